@@ -234,7 +234,7 @@ def test_a_target_with_too_few_replicas_in_sync_is_refused_and_untouched(shaken:
         until(lambda: shaken.in_sync(target, 2), "a replica is missing")
         refused = kafkeep("restore", *where, "--topics", f"{shaken.topic}:{target}").expect(14)
         assert f"{target}: partition 0 has 2 replicas in sync" in refused.stderr
-        assert "min.insync.replicas wants 3" in refused.stderr
+        assert "min.insync.replicas requires 3" in refused.stderr
         assert shaken.size(target) == 0
     finally:
         start_broker(Path(shaken.brokers.folder), 3)

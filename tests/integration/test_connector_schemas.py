@@ -186,7 +186,7 @@ def test_a_source_connector_that_follows_puts_the_ids_of_another_registry_into_r
             until(lambda: job.progress.records == 3, "what is new comes too")
     values = read_values(story.cluster, target, 3)
     assert values[1] == STRANGE
-    assert "1 values begin like a schema id that the archive does not have" in caplog.text
+    assert "1 values start like a schema id that is not in the archive" in caplog.text
     for number, fields in ((0, ("a",)), (2, ("a", "c"))):
         zero, id = struct.unpack(">bI", values[number][:5])
         assert zero == 0 and id >= 5000 and id not in story.ids

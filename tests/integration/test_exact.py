@@ -99,7 +99,7 @@ def test_transactions_leave_the_holes_they_left(
     saved = Saved(cluster, topic_name, tmp_path)
     plan = saved.restore("--dry-run").expect(0).json
     says = [check["what"] for check in plan["preflight"]]
-    assert any("are taken by empty transactions" in what for what in says)
+    assert any("are filled by empty transactions" in what for what in says)
     done = saved.restore().expect(0).json
     assert done["holes"] > 30
     # A partition whose first offsets were all aborted begins at its first record.

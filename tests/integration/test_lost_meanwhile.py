@@ -16,7 +16,7 @@ from kafkeep import failpoint
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.log_check import check_log
 from kafkeep.archive.view import load_view
-from kafkeep.backup import log_writer, reconcile
+from kafkeep.backup import log_writer, reconcile_reports
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
@@ -30,8 +30,8 @@ CUT = 1550
 @pytest.fixture
 def split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several tasks read a partition, however small it is."""
-    monkeypatch.setattr(reconcile, "SMALLEST_SPLIT_BYTES", 1)
-    monkeypatch.setattr(reconcile, "SMALLEST_BUNDLE_BYTES", 1)
+    monkeypatch.setattr(reconcile_reports, "SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr(reconcile_reports, "SMALLEST_BUNDLE_BYTES", 1)
     monkeypatch.setattr(log_writer, "RANGES_PER_CORE", 5)
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.support.cluster import ANY_TIME, Cluster
 from tests.support.independent_client import assert_same, count, dump
 from tests.support.run_kafkeep import Outcome, kafkeep
+from tests.support.waiting import until
 
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
@@ -73,10 +74,10 @@ def test_what_the_archive_gained_since_a_restore_was_done_is_told(saved: Saved) 
     saved.cluster.fill(saved.topic, 5, first=300)
     kafkeep("backup", *saved.where, "--topics", saved.topic).expect(0)
     plan = saved.restore(target, "--dry-run").expect(0).json["preflight"]
-    assert any("the archive has come further since" in check["what"] for check in plan)
+    assert any("the archive has newer commits" in check["what"] for check in plan)
     told = saved.restore(target).expect(3)
     assert (told.json["records"], told.json["newer"]) == (0, [target])
-    assert f"warning: {target}: the archive has come further since" in told.stderr
+    assert f"warning: {target}: the archive has newer commits" in told.stderr
     saved.check(target)
     saved.cluster.delete(target)
     assert saved.restore(target).expect(0).json["records"] == 505

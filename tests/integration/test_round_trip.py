@@ -19,7 +19,7 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.log_check import check_log
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import load_view
-from kafkeep.backup import log_writer, reconcile
+from kafkeep.backup import log_writer, reconcile_reports
 from kafkeep.dev import DevStatus, kafka_tool
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
@@ -62,8 +62,8 @@ def story(services: DevStatus, module_s3: None, spark: None) -> Iterator[Story]:
     chosen = ("--topics", ",".join(names))
     with pytest.MonkeyPatch.context() as patch:
         backup = kafkeep("backup", *where, *chosen).expect(0)
-        patch.setattr(reconcile, "SMALLEST_SPLIT_BYTES", 1)
-        patch.setattr(reconcile, "SMALLEST_BUNDLE_BYTES", 1)
+        patch.setattr(reconcile_reports, "SMALLEST_SPLIT_BYTES", 1)
+        patch.setattr(reconcile_reports, "SMALLEST_BUNDLE_BYTES", 1)
         patch.setattr(log_writer, "RANGES_PER_CORE", 20)
         split = kafkeep("backup", *where, *chosen, "--name", "split", "--segment-bytes", "5MiB")
         split.expect(0)

@@ -265,7 +265,7 @@ def test_schemas_that_get_other_ids_are_mapped_in_the_records(story: Story, tmp_
     told = kafkeep(*story.restore(into, "map")).expect(3)
 
     assert int(target.get(f"/subjects/{topic}-late/versions/latest")["version"]) == 1
-    assert "1 values begin like a schema id that the archive does not have" in told.stderr
+    assert "1 values start like a schema id that is not in the archive" in told.stderr
     counts = told.json["schemas"]
     assert counts["registered"] == 0, "the run that was killed had done it"
     assert [counts[n] for n in ("rewritten", "unknown_values", "plain")] == [13, 1, 1]

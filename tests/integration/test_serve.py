@@ -134,6 +134,12 @@ def test_a_topics_regex_that_backtracks_on_a_topic_of_45_letters_freezes_nothing
         world.cluster.delete(letters)
 
 
+def has_lag(service: Service, name: str) -> bool:
+    """Whether a connector has seen records that it has not archived."""
+    told = service.call("GET", f"/connectors/{name}/status")
+    return bool(told.get("kafkeep", {}).get("lag_records"))
+
+
 def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
     world: World, service: Service
 ) -> None:
@@ -145,7 +151,7 @@ def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
     # At a niceness of its own it starved on a busy machine.
     assert os.getpriority(os.PRIO_PROCESS, first) == os.getpriority(os.PRIO_PROCESS, 0)
     topic.send(2)
-    time.sleep(0.7)  # about when a look finds them
+    until(lambda: has_lag(service, "jvm") or len(topic.stored()) == topic.sent, "they are found")
     os.kill(first, signal.SIGKILL)
     topic.send(1)
     topic.expect_all()

@@ -127,6 +127,7 @@ def test_of_two_attempts_at_once_one_is_committed(trial: Trial, tmp_path: Path) 
         conf = {
             **EAGER,
             "spark.master": fleet.address,
+            "spark.executor.cores": "2",
             "spark.executor.memory": "512m",
             "spark.driver.host": "127.0.0.1",
             "spark.eventLog.enabled": "true",

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.plan import DueReason, Stretch
-from kafkeep.backup.reconcile import SMALLEST_SPLIT_BYTES, WeighedRange, pack, split_stretches
+from kafkeep.backup.reconcile_reports import (
+    SMALLEST_SPLIT_BYTES,
+    WeighedRange,
+    pack,
+    split_stretches,
+)
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.fetch import RangeFetch, iter_chunks
-from kafkeep.backup.reconcile import reconcile
+from kafkeep.backup.reconcile_reports import reconcile
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches

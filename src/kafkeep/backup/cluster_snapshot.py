@@ -1,8 +1,8 @@
-"""A snapshot of the cluster: all that a cycle is planned from, read once. On the driver.
+"""A snapshot of the cluster, from which a cycle is planned. Runs on the driver.
 
-A snapshot also detects a log that Kafka cut back under the same topic id. An unclean leader
-election loses records and gives their offsets to others. The leader epoch of the last archived
-batch reveals that: in the new log it ends before the archived position.
+A snapshot also detects a log that Kafka truncated under the same topic id. After an unclean leader
+election, other records may have the offsets of lost ones. The leader epoch of the last archived
+batch shows this: in the new log, the epoch ends before the archived position.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kafkeep.options.java_regex import compile_java_regex
 
 TopicPartition = tuple[str, int]
 UNLISTED_MS = 5_000
-"""Timeout for groups that Kafka does not list; records wait as long."""
+"""Timeout for groups that Kafka does not list. No records are read in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
     """One partition.
 
-    ``stable`` is the last stable offset: what read-committed readers may see. ``size_bytes`` is
-    None where Kafka does not report it.
+    ``stable`` is the last stable offset, up to which read-committed consumers read.
+    ``size_bytes`` is None if Kafka does not report it.
     """
 
     span: LogSpan
@@ -38,24 +38,24 @@ class PartitionSnapshot:
     leader: int
     size_bytes: int | None
     epoch_end: int | None = None
-    """Where the leader epoch of the last archived batch ends; None when that is not known."""
+    """End offset of the leader epoch of the last archived batch; None if unknown."""
     late_offset: int | None = None
-    """First offset at or after the time that was asked for; None when there is none."""
+    """First offset at or after the requested time; None if there is none."""
 
     @property
     def history_end(self) -> int:
-        """Where the log ends whose records were archived: another may have taken its place."""
+        """End of the log whose records were archived; a truncated log may have replaced it."""
         return self.span.end if self.epoch_end is None else self.epoch_end
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an open transaction holds back records that are already in the log."""
+        """True if an open transaction holds back records that are already in the log."""
         return self.stable < self.span.end
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """One topic; its partitions are in order, from 0."""
+    """One topic, with its partitions in order from 0."""
 
     topic: str
     topic_id: str
@@ -66,11 +66,11 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetails:
-    """What seldom changes or is expensive to read; frequent snapshots share it for a while."""
+    """Data that seldom changes or is expensive to read. Frequent snapshots share it for a while."""
 
     at_ms: int
     topic_ids: Mapping[str, str]
-    """The topics it describes. It is void when a topic comes, goes or is re-created."""
+    """The topics it describes. It is invalid once a topic is created, deleted or re-created."""
     configs: Mapping[str, Mapping[str, str]]
     groups: GroupOffsets
     bytes_per_offset: Mapping[TopicPartition, float]
@@ -80,17 +80,17 @@ class ClusterDetails:
 class ClusterSnapshot:
     """The topics and group offsets of a cluster at one moment.
 
-    Listed groups are read before end offsets, so that their offsets lie inside the data.
+    Listed groups are read before end offsets, so that no group offset exceeds an end offset.
     """
 
     at_ms: int
     topics: Mapping[str, TopicSnapshot]
     groups: Mapping[str, Mapping[TopicPartition, int]]
-    """Empty for a group that the log knows and that has no offsets left."""
+    """Empty for a group of the log that has no offsets any more."""
     skipped_groups: tuple[str, ...] = ()
-    """Groups that may not be read."""
+    """Groups that this client is not allowed to read."""
     details: ClusterDetails | None = None
-    """What the next snapshot may use again."""
+    """Details that the next snapshot may reuse."""
 
     @property
     def stables(self) -> dict[TopicPartition, int]:
@@ -103,9 +103,9 @@ class ClusterSnapshot:
 
 
 def describe_topics(admin: Admin, options: BackupOptions) -> dict[str, TopicDescription]:
-    """Describe the topics of a backup, by list or pattern; internal ones only when listed.
+    """Describe the topics of a backup, by list or by pattern.
 
-    Listed topics that do not exist are left out.
+    A pattern does not select internal topics. Listed topics that do not exist are omitted.
     """
     if options.topics:
         return admin.topics(list(options.topics))
@@ -116,20 +116,20 @@ def describe_topics(admin: Admin, options: BackupOptions) -> dict[str, TopicDesc
 
 
 def require_topics(described: Mapping[str, TopicDescription], options: BackupOptions) -> None:
-    """Raise UsageError when a listed topic is not there, or no topic matches the pattern.
+    """Raise UsageError if a listed topic does not exist, or if no topic matches the pattern.
 
-    For a backup that is about to take a log and does not wait for topics to be created.
+    Called before a backup opens its log, unless it waits for topics to be created.
     """
     if not options.topics and not described:
         raise UsageError(
             f"no topic in Kafka matches {options.topics_regex}",
-            hint="The whole name must match; those that begin with __ are taken by --topics alone.",
+            hint="The pattern must match the whole name. --topics can name __ topics.",
         )
     missing = [name for name in options.topics if name not in described]
     if missing:
         raise UsageError(
             f"no such topic in Kafka: {', '.join(missing)}",
-            hint="See the names with kafka-topics --list; names are case-sensitive.",
+            hint="List the topics with kafka-topics --list. Names are case-sensitive.",
         )
 
 
@@ -144,10 +144,10 @@ def take_snapshot(
     details: ClusterDetails | None = None,
     known_groups: Mapping[str, Set[str]] | None = None,
 ) -> ClusterSnapshot:
-    """Read topics, settings, group offsets, then offsets. Runs on the driver.
+    """Read topics, settings and group offsets, and then the offsets. Runs on the driver.
 
-    ``described`` are the topics, if they were asked for already. ``details`` of an earlier snapshot
-    are used again if they describe the same topics. For the others see ``complete_snapshot``.
+    ``described`` holds the topics if they are already described. ``details`` of an earlier snapshot
+    are reused if they describe the same topics. ``complete_snapshot`` explains the other arguments.
     """
     if described is None:
         described = describe_topics(admin, options)
@@ -193,11 +193,11 @@ def complete_snapshot(
     times: Mapping[TopicPartition, int] | None = None,
     known_groups: Mapping[str, Set[str]] | None = None,
 ) -> ClusterSnapshot:
-    """Add to a snapshot what only someone who has opened the log can ask for.
+    """Add the parts of a snapshot that depend on the log.
 
-    ``epochs`` are the leader epochs of the last archived batches, where they are known. ``times``
-    asks partitions for their first record at or after a time. ``known_groups`` are the groups of
-    the log, with the topics they have offsets on.
+    ``epochs`` holds the known leader epochs of the last archived batches. For each partition in
+    ``times``, the offset of the first record at or after that time is read. ``known_groups`` holds
+    the groups of the log, with the topics on which they have offsets.
     """
     there = snapshot.stables
     epoch_ends = load_epoch_ends(admin, {k: e for k, e in (epochs or {}).items() if k in there})
@@ -221,9 +221,9 @@ def complete_snapshot(
 
 
 def is_unchanged(admin: Admin, before: ClusterSnapshot) -> bool:
-    """Return whether no partition has grown since ``before``: one request to each leader.
+    """Return True if no partition has grown since ``before``. Sends one request to each leader.
 
-    A topic that was re-created under its name is noticed by the next snapshot at the latest.
+    Only a snapshot reliably detects a topic that was deleted and created again.
     """
     stables = before.stables
     try:
@@ -238,7 +238,8 @@ def _read_partitions(
 ) -> dict[TopicPartition, PartitionSnapshot]:
     keys = [(t.name, number) for t in described.values() for number in range(t.partition_count)]
     starts = admin.offsets(keys, OffsetSpec.EARLIEST)
-    # Ends before stables: what a producer adds between the two is not held back by a transaction.
+    # Read ends before stable offsets. Otherwise records produced between the two requests would
+    # look as if a transaction held them back.
     ends = admin.offsets(keys, OffsetSpec.LATEST)
     stables = admin.offsets(keys, OffsetSpec.LAST_STABLE)
     spans = {key: LogSpan(starts[key], max(starts[key], stables[key], ends[key])) for key in keys}
@@ -282,7 +283,7 @@ def _leader(topic: TopicDescription, number: int) -> int:
 
 
 def _load_groups(admin: Admin, options: BackupOptions, topics: list[str]) -> GroupOffsets:
-    """Read the offsets of all listed groups but the writer's own, which only repeats the log."""
+    """Read the offsets of all listed groups except the writer's own, which mirrors the log."""
     found = load_group_offsets(admin, topics)
     found.offsets.pop(options.group or "", None)
     return found
@@ -294,21 +295,22 @@ def _with_unlisted_groups(
     snapshot: ClusterSnapshot,
     known: Mapping[str, Set[str]],
 ) -> ClusterSnapshot:
-    """Ask by name for groups that the log knows and Kafka does not list.
+    """Read, by name, the groups that the log holds and Kafka does not list.
 
-    The broker of such a group may be away. Only an answer proves that it has no offsets left.
+    The coordinator of such a group may be unavailable. Only an answer proves that the group has no
+    offsets any more.
     """
     topics = set(snapshot.topics)
-    met = {*snapshot.groups, *snapshot.skipped_groups, options.group}
-    unlisted = [group for group, on in known.items() if group not in met and on & topics]
+    handled = {*snapshot.groups, *snapshot.skipped_groups, options.group}
+    unlisted = [group for group, on in known.items() if group not in handled and on & topics]
     if not unlisted:
         return snapshot
     with suppress(TransientError):
         quick = Admin(admin.wire, timeout_ms=UNLISTED_MS)
-        asked = load_group_offsets(quick, list(topics), unlisted)
-        denied = sorted([*snapshot.skipped_groups, *asked.denied])
-        left = {g: asked.offsets.get(g, {}) for g in unlisted if g not in asked.denied}
-        offsets = {group: dict(at) for group, at in snapshot.groups.items()} | left
+        found = load_group_offsets(quick, list(topics), unlisted)
+        denied = sorted([*snapshot.skipped_groups, *found.denied])
+        answered = {g: found.offsets.get(g, {}) for g in unlisted if g not in found.denied}
+        offsets = {group: dict(at) for group, at in snapshot.groups.items()} | answered
         groups = GroupOffsets(offsets, denied)
         details = snapshot.details and replace(snapshot.details, groups=groups)
         return replace(snapshot, groups=offsets, skipped_groups=tuple(denied), details=details)
@@ -318,33 +320,37 @@ def _with_unlisted_groups(
 def load_epoch_ends(
     admin: Admin, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return where leader epochs end in Kafka's logs, where Kafka knows that."""
+    """Return the end offsets of leader epochs in Kafka's logs, omitting unknown ones."""
     ends = admin.epoch_ends(epochs) if epochs else {}
     return {key: end.end_offset for key, end in ends.items() if end.end_offset >= 0}
 
 
-def check_not_cut_back(pid: PartitionId, position: int, end: int) -> None:
-    """Raise KafkeepError when Kafka's log of that time ends before what was archived of it."""
+def check_not_truncated(pid: PartitionId, position: int, end: int) -> None:
+    """Raise KafkeepError if Kafka truncated the log to an offset below the archived position."""
     if position > end:
         raise KafkeepError(
-            f"{pid}: archived up to offset {position}, but Kafka's log of that time ends at "
-            f"{end}: it was cut back under the same topic id",
-            hint="Records were lost in Kafka (unclean leader election?); "
-            "back up under another --name to keep both histories.",
+            f"{pid}: archived up to offset {position}, but Kafka truncated its log to offset {end} "
+            "under the same topic id",
+            hint="Kafka lost records, for example in an unclean leader election. "
+            "Back up under another --name to keep both histories.",
         )
 
 
 def check_intent(admin: Admin, intent: Intent, state: LogState) -> None:
-    """Raise KafkeepError when a partition of a dead writer's intent was cut back since.
+    """Raise KafkeepError if Kafka has truncated a partition of a dead writer's intent.
 
-    A partition whose topic is gone or re-created is left to the tasks, which notice that.
+    Partitions of deleted and re-created topics are not checked: the tasks detect them.
     """
     topics = admin.topics(sorted({planned.partition_id.topic for planned in intent.ranges}))
-    met: dict[TopicPartition, PartitionId] = {}
+    planned_ids: dict[TopicPartition, PartitionId] = {}
     for planned in intent.ranges:
         pid = planned.partition_id
         if pid.topic in topics and topics[pid.topic].topic_id == planned.topic_id:
-            met[pid.topic, pid.partition] = pid
-    epochs = {key: e for key, pid in met.items() if (e := state.leader_epochs.get(pid)) is not None}
+            planned_ids[pid.topic, pid.partition] = pid
+    epochs = {
+        key: epoch
+        for key, pid in planned_ids.items()
+        if (epoch := state.leader_epochs.get(pid)) is not None
+    }
     for key, end in load_epoch_ends(admin, epochs).items():
-        check_not_cut_back(met[key], state.positions[met[key]], end)
+        check_not_truncated(planned_ids[key], state.positions[planned_ids[key]], end)

@@ -1,8 +1,8 @@
 """Read planned ranges from Kafka, several partitions in one request. Runs in tasks.
 
-A range owns the batches whose base offset lies in it. A range that begins its stretch also owns the
-batch that it begins inside of. A range is read until a batch at or past its end appears, so it ends
-where the next range of the stretch begins, whatever the sizes of the batches.
+A range owns the batches whose base offset is in the range. The first range of a stretch also owns a
+batch that starts before the range and ends inside it. A range is read until a batch at or past its
+end appears. So it ends where the next range of the stretch starts, for any batch size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_EMPTY_ANSWERS = 20
 
 @dataclass(slots=True)
 class RangeFetch:
-    """One range being read: its position, and what it accepts of each answer."""
+    """One range being read: its position, and the batches it takes from each answer."""
 
     planned: PlannedRange
     begins_stretch: bool
@@ -51,10 +51,10 @@ class RangeFetch:
     finished: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
     ignores_deadline: bool = field(default=False, init=False)
-    """Set while nothing of the range is complete: it is read however late it is."""
+    """Set while no object of the range is complete. The range is then read past the deadline."""
     leader_epoch: int = field(default=-1, init=False)
-    """The epoch of the batch that ends at the position, or of one after it; -1 when unknown."""
-    _seen_any: bool = field(default=False, init=False)
+    """The epoch of the batch that ends at the position, or of a later one; -1 if unknown."""
+    _has_batches: bool = field(default=False, init=False)
     _empty: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class RangeFetch:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is more to read."""
+        """True while there is more to read."""
         return not (self.finished or self.gone)
 
     def wanted(self, max_bytes: int) -> FetchWanted:
-        """Return the request for what comes next."""
+        """Return the request for the next records."""
         pid = self.planned.partition_id
         return FetchWanted(
             topic=pid.topic,
@@ -77,16 +77,16 @@ class RangeFetch:
         )
 
     def skip_to(self, offset: int) -> None:
-        """Continue at ``offset``: what lies before it is archived already, or lost."""
+        """Continue at ``offset``. Everything before it is already archived, or lost."""
         self.position = offset
-        self.leader_epoch = -1  # unknown for what was skipped
+        self.leader_epoch = -1  # unknown for skipped batches
         self.finished = offset >= self.planned.range.end
 
     def accept(self, answer: Fetched, *, conclusive: bool) -> Chunk | None:
-        """Take an answer to the current position; None when it holds nothing new.
+        """Process an answer for the current position; return None if it holds nothing new.
 
-        An empty answer alone proves nothing: other partitions may have used up the bytes of the
-        request. It is ``conclusive`` when all were empty.
+        An empty answer does not prove that there are no records: other partitions may have used up
+        the bytes of the request. It is ``conclusive`` if all answers of the request are empty.
         """
         if answer.error is not None:
             return self._accept_error(answer, answer.error)
@@ -95,7 +95,7 @@ class RangeFetch:
         if not len(batches) and len(answer.records):
             raise KafkeepError(
                 f"{self.planned.partition_id}: the batch at offset {self.position} is larger than "
-                f"the {len(answer.records)} bytes Kafka sent"
+                f"the {len(answer.records)} bytes that Kafka sent"
             )
         if not len(batches):
             return self._accept_nothing(answer) if conclusive else None
@@ -104,7 +104,7 @@ class RangeFetch:
 
     def _accept_error(self, answer: Fetched, error: FetchError) -> Chunk | None:
         if error.kind is FetchErrorKind.OFFSET_OUT_OF_RANGE:
-            return self._lose_to(answer.log_start)
+            return self._record_gap(answer.log_start)
         if error.kind is not FetchErrorKind.TOPIC_GONE:
             raise error.exception()
         self.gone = True
@@ -116,22 +116,22 @@ class RangeFetch:
         keep = verdict.keep | verdict.aborted if self.keeps_aborted else verdict.keep
         mine = batches.base_offsets < wanted.end
         if (
-            not self._seen_any
+            not self._has_batches
             and not self.begins_stretch
             and batches.base_offsets[0] < wanted.start
         ):
             mine[0] = False
             self.first = max(self.first, int(batches.last_offsets[0]) + 1)
         mine &= batches.last_offsets >= self.position
-        self._seen_any = True
+        self._has_batches = True
         before_end = batches.base_offsets < wanted.end
         if before_end.any():
             last = int(np.flatnonzero(before_end)[-1])
             self.position = max(self.position, int(batches.last_offsets[last]) + 1)
-        # Compaction may leave a hole before the end, in which the last batch's epoch has ended: the
-        # batch behind the hole is of one that has not.
-        behind = min(int(np.count_nonzero(before_end)), len(batches) - 1)
-        self.leader_epoch = int(batches.leader_epochs[behind])
+        # Compaction may leave a hole before the end, in which the epoch of the last batch has
+        # ended. The batch after the hole has an epoch that has not.
+        next_batch = min(int(np.count_nonzero(before_end)), len(batches) - 1)
+        self.leader_epoch = int(batches.leader_epochs[next_batch])
         if not before_end.all() or self.position >= wanted.end:
             self.finished = True
             self.position = max(self.position, wanted.end)
@@ -140,7 +140,7 @@ class RangeFetch:
         return Chunk(kept if len(kept) else None, self.position, marked)
 
     def _accept_nothing(self, answer: Fetched) -> Chunk | None:
-        """Nothing came, though the plan expects records: wait, or accept a hole at the end."""
+        """Process an empty answer where records are due: wait, or accept a hole at the end."""
         self._empty += 1
         if answer.last_stable >= self.planned.range.end and self._empty >= 2:
             self.skip_to(self.planned.range.end)
@@ -152,16 +152,16 @@ class RangeFetch:
             )
         return None
 
-    def _lose_to(self, log_start: int) -> Chunk:
-        """Note that retention has deleted everything before ``log_start``."""
+    def _record_gap(self, log_start: int) -> Chunk:
+        """Skip to ``log_start``, because retention has deleted everything before it."""
         if log_start <= self.position:
             raise KafkeepError(
-                f"{self.planned.partition_id}: Kafka's log was cut back to before offset "
+                f"{self.planned.partition_id}: Kafka truncated its log to before offset "
                 f"{self.position} while it was read",
-                hint="An unclean leader election loses records; see the broker's log.",
+                hint="An unclean leader election loses records. Check the broker's log.",
             )
         gap = OffsetRange(self.position, min(log_start, self.planned.range.end))
-        self._seen_any = self.begins_stretch = True
+        self._has_batches = self.begins_stretch = True
         self.skip_to(gap.end)
         return Chunk(None, gap.end, gap=gap)
 
@@ -176,10 +176,10 @@ class _Request:
 def iter_chunks(
     wire: Wire, readers: list[RangeFetch], *, deadline: float
 ) -> Iterator[tuple[RangeFetch, Chunk]]:
-    """Yield what each range reads until all are read, or ``deadline`` (monotonic) has passed.
+    """Yield the chunks of each range until all are read, or ``deadline`` (monotonic) has passed.
 
-    While the caller stores a chunk, the next requests are under way. Every range gets at least one
-    answer, however late it is. A reader that was moved by ``skip_to`` continues from there.
+    While the caller stores a chunk, the next requests are in flight. Every range gets at least one
+    answer, even after the deadline. The caller may move a reader with ``skip_to``.
     """
     requests: deque[_Request] = deque()
     answered: set[int] = set()
@@ -213,7 +213,7 @@ def iter_chunks(
 
 
 def _complete(wire: Wire, answer: Fetched) -> Fetched:
-    """Ask for the log start when the offset was out of range: the answer does not hold it."""
+    """Add the log start offset to an out-of-range answer, which does not contain it."""
     error = answer.error
     if error is None or error.kind is not FetchErrorKind.OFFSET_OUT_OF_RANGE:
         return answer
@@ -222,13 +222,13 @@ def _complete(wire: Wire, answer: Fetched) -> Fetched:
 
 
 def _send(wire: Wire, readers: list[RangeFetch], requests: deque[_Request]) -> None:
-    """Keep ``PREFETCHED_REQUESTS`` under way, small ranges together, large ones alone."""
+    """Keep ``PREFETCHED_REQUESTS`` in flight. Small ranges share a request, large ones do not."""
     busy = {id(r) for request in requests for r in request.readers}
-    ready = deque(r for r in readers if r.is_open and id(r) not in busy)
-    while ready and len(requests) < PREFETCHED_REQUESTS:
+    idle = deque(r for r in readers if r.is_open and id(r) not in busy)
+    while idle and len(requests) < PREFETCHED_REQUESTS:
         chosen, weight = [], 0
-        while ready and weight < REQUEST_BYTES:
-            reader = ready.popleft()
+        while idle and weight < REQUEST_BYTES:
+            reader = idle.popleft()
             chosen.append(reader)
             weight += min(reader.est_bytes, SHARED_PARTITION_BYTES)
             if reader.est_bytes > REQUEST_BYTES:

@@ -1,6 +1,6 @@
-"""A backup from beginning to end: snapshot, plan, intent, tasks, commit. On the driver.
+"""A complete backup: snapshot, plan, intent, tasks, commit. Runs on the driver.
 
-This file decides what happens when; ``log_writer.py`` does it.
+This module decides the order of the steps; ``log_writer.py`` carries them out.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kafkeep.backup.cluster_snapshot import (
     is_unchanged,
     take_snapshot,
 )
+from kafkeep.backup.incarnations import LoggedState
 from kafkeep.backup.log_writer import LogWriter, RunTasks
 from kafkeep.backup.plan import (
     EARLIEST,
     CycleBacklog,
     CyclePlan,
-    LoggedState,
     PlanInput,
     first_positions,
     plan_cycle,
     takeover_note,
 )
-from kafkeep.backup.reconcile import WeighedRange
+from kafkeep.backup.reconcile_reports import WeighedRange
 from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.sink_schedule import SinkTiming, late_times
 from kafkeep.backup.summary import BackupSummary
@@ -48,25 +48,25 @@ from kafkeep.options.kafka import Locations
 from kafkeep.retry import FOLLOW
 
 SNAPSHOT_MS = 5_000
-"""Between two snapshots this close together, comparing the end offsets is enough."""
+"""If the last snapshot is younger than this, comparing end offsets is enough."""
 DUE_DETAILS_MS = 5_000
-"""A commit of data goes with settings and group offsets that are no older than this."""
+"""Maximum age of the settings and group offsets in a commit of data."""
 REFUSED_MS = 60_000
-"""While following, an answer that a topic coming or going may cause is final only after this."""
+"""While following, errors that a topic being created or deleted may cause are retried this long."""
 DENIED_MS = 300_000
-"""While following, refused credentials that were good before may be renewed for this long."""
+"""While following, credentials that worked before and are refused are retried this long."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class BackupJob:
-    """One writer of one log. Everything that does I/O is passed in."""
+    """One writer of one log. The caller passes in everything that does I/O."""
 
     options: BackupOptions
     locations: Locations
     admin: Admin
     open_log: Callable[[], CommitLog]
-    """Takes the next epoch of the log: at the start, and after an outcome stayed unknown."""
+    """Opens the log under its next epoch: at the start, and after an unknown outcome."""
     run_tasks: RunTasks
     cores: int
     now_ms: Callable[[], int]
@@ -77,9 +77,9 @@ class BackupJob:
     on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _snapshot, _plan: None
     """Called with the snapshot and the plan of each cycle before it runs."""
     schemas: SchemaKeeper | None = None
-    """Archives the schemas of a registry too."""
-    turn: AbstractContextManager[None] = field(default_factory=nullcontext)
-    """Entered for each cycle while following, so that jobs take turns."""
+    """Archives the schemas of a registry, if there is one."""
+    cycle_slot: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """A semaphore that each follow cycle holds, so that jobs share the cores."""
     summary: BackupSummary = field(default_factory=BackupSummary)
     _writer: LogWriter = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
@@ -91,8 +91,8 @@ class BackupJob:
     _denied_at: int | None = field(init=False, default=None)
     _has_succeeded: bool = field(init=False, default=False)
     """True once a follow cycle has succeeded."""
-    _met_all: bool = field(init=False, default=False)
-    """True once the log knows the topics that existed at the start."""
+    _has_initial_topics: bool = field(init=False, default=False)
+    """True once the log holds the topics that existed at the start."""
 
     def __post_init__(self) -> None:
         options = self.options
@@ -106,12 +106,12 @@ class BackupJob:
 
     @property
     def log(self) -> CommitLog:
-        """The log this job holds."""
+        """The log that this job writes."""
         return self._writer.log
 
     @property
     def tails(self) -> Mapping[PartitionId, SinkTail]:
-        """Of a sink: what was read and is left in Kafka."""
+        """For a sink: records that were read and stay in Kafka."""
         return self._backlog.tails
 
     def run(self) -> BackupSummary:
@@ -126,7 +126,7 @@ class BackupJob:
         return self.summary.finish(self.log.state)
 
     def _begin(self) -> None:
-        """Take the log; before anything else, finish what an earlier run had begun."""
+        """Open the log and finish the open intent of an earlier run, if there is one."""
         self._writer = LogWriter(
             log=self.open_log(),
             options=self.options,
@@ -150,7 +150,7 @@ class BackupJob:
         except RecordError:
             sink = self.options.sink
             if intent.options.get("sink") == (None if sink is None else sink.texts):
-                raise  # else the options were changed, perhaps because of that record
+                raise  # otherwise the options have changed, perhaps because of that record
 
     def _create_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
@@ -160,15 +160,15 @@ class BackupJob:
     def _once(self) -> None:
         """Run cycles until the end offsets of the first snapshot are archived.
 
-        The caller has checked that listed topics exist (``require_topics``). One that is deleted
-        meanwhile is not the user's mistake.
+        The caller has checked that listed topics exist (``require_topics``). A topic that is
+        deleted afterwards is not an error.
         """
         given = self._observe()
         until = {pid: partition.stable for pid, _, partition in given.iter_partitions()}
         before: Mapping[PartitionId, int] | None = None
         while self._cycle(given, until) and not self._reached(until) and not self.stop.is_set():
             if self.options.keeps_tail and self.log.state.positions == before:
-                return  # what is left waits for a rule
+                return  # the remaining records wait for a rotation rule
             before = self.log.state.positions
             given = self._observe()
 
@@ -177,7 +177,7 @@ class BackupJob:
         return all(positions.get(pid, 0) >= end for pid, end in until.items())
 
     def _follow(self) -> None:
-        """Run cycles until stopped; what fails for now is tried again, from what the log says."""
+        """Run cycles until stopped. After a transient failure, continue from the log's state."""
         unsure, failures = False, 0
         while not self.stop.is_set():
             busy = False
@@ -186,9 +186,9 @@ class BackupJob:
                     self._begin()
                     unsure = False
                 if not self._is_idle():
-                    with self.turn:
+                    with self.cycle_slot:
                         given = self._observe_while_following()
-                        unsure = True  # of the log, should anything fail from here on
+                        unsure = True  # a failure from here on leaves the state of the log unknown
                         busy = self._cycle(given, None)
                 unsure, failures = False, 0
                 self._has_succeeded, self._denied_at = True, None
@@ -201,16 +201,16 @@ class BackupJob:
                 self.stop.wait(self._pause(failures))
 
     def _tolerates_denial(self) -> bool:
-        """Whether refused credentials may be good again soon: they were, not long ago."""
+        """Return True if credentials that are refused now worked less than ``DENIED_MS`` ago."""
         self._denied_at = self._denied_at or self.now_ms()
         return self._has_succeeded and self.now_ms() - self._denied_at <= DENIED_MS
 
     def _pause(self, failures: int) -> float:
-        """Return the seconds until the next cycle: longer after each failure in a row."""
+        """Return the seconds until the next cycle. They grow with each consecutive failure."""
         return replace(FOLLOW, first_wait_s=self.options.interval_ms / 1000).wait_s(failures)
 
     def _observe_while_following(self) -> PlanInput:
-        """Take a snapshot; tolerate for a while what a topic that comes or goes may cause."""
+        """Take a snapshot. Retry errors that a topic being created or deleted may cause."""
         try:
             given = self._observe()
         except PreflightError as error:
@@ -222,25 +222,25 @@ class BackupJob:
         return given
 
     def _is_idle(self) -> bool:
-        """Return whether there is nothing to do, at the cost of one request to each leader.
+        """Return True if no partition has grown and no rule by the clock closes waiting records.
 
-        Only for frequent cycles: no partition has grown, and no clock has closed what waits.
+        Sends one request to each leader. Used only by jobs with frequent cycles.
         """
-        seen, now = self._idle_since, self.now_ms()
-        if not self.options.details_ms or seen is None or now - seen.at_ms >= SNAPSHOT_MS:
+        last, now = self._idle_since, self.now_ms()
+        if not self.options.details_ms or last is None or now - last.at_ms >= SNAPSHOT_MS:
             return False
-        if any(name not in seen.topics for name in self.options.topics):
-            return False  # a topic that does not exist yet is waited for
-        if self.log.state.intent is not None or not is_unchanged(self.admin, seen):
+        if any(name not in last.topics for name in self.options.topics):
+            return False  # wait for a topic that does not exist yet
+        if self.log.state.intent is not None or not is_unchanged(self.admin, last):
             return False
-        given = PlanInput.of(replace(seen, at_ms=now), LoggedState.of(self.log.state))
+        given = PlanInput.of(replace(last, at_ms=now), LoggedState.of(self.log.state))
         return not self._plan(given, None, ()).stretches
 
     def _cycle(self, given: PlanInput, until: dict[PartitionId, int] | None) -> bool:
-        """Plan and run one cycle; return whether there may be more to do at once.
+        """Plan and run one cycle; return True if there may be more to read now.
 
-        A following job that is told to stop begins none. Records that came since belong to the
-        next run, which may have other options.
+        A following job that was asked to stop starts no cycle. Later records belong to the next
+        run, which may have other options.
         """
         if self.options.follow and self.stop.is_set():
             return False
@@ -258,18 +258,18 @@ class BackupJob:
         self.on_snapshot(snapshot, plan)
         if not plan.stretches and not left_over:
             self._writer.record_metadata(plan, note, schemas)
-            self._met_all, self._idle_since = True, snapshot
+            self._has_initial_topics, self._idle_since = True, snapshot
             return False
         self._idle_since = None
         intent, weights = self._writer.intend(plan, left_over, note, schemas)
-        self._met_all = True
+        self._has_initial_topics = True
         self._execute(intent, plan, weights)
         return True
 
     def _execute(
         self, intent: Intent, plan: CyclePlan | None, weights: tuple[WeighedRange, ...] = ()
     ) -> None:
-        """Run an intent, remember what it left in Kafka, and commit what it stored."""
+        """Run an intent, note the tails that stay in Kafka, and commit the stored objects."""
         result = self._writer.run(intent, weights)
         positions = self.log.state.positions
         moved = {pid for pid, at in result.positions.items() if at != positions.get(pid)}
@@ -300,21 +300,21 @@ class BackupJob:
         )
 
     def _starts(self, given: PlanInput) -> tuple[dict[PartitionId, int], str]:
-        """Return where new topics begin, and the note for the commit that says so.
+        """Return the start offsets of new topics, and the note for their commit.
 
-        The group is asked once in the life of a log. Topics that are created while the job runs
-        are read from their beginning.
+        The group's offsets are read once in the life of a log. Topics that are created while the
+        job runs are read from their beginning.
         """
         group, topics = self.options.group, list(given.snapshot.topics)
         offsets: Mapping[tuple[str, int], int] = {}
         if group and topics and not given.logged.latest:
             offsets = load_group_offsets(self.admin, topics, [group]).offsets.get(group, {})
-        start_at = EARLIEST if self._met_all else self.options.start_at
+        start_at = EARLIEST if self._has_initial_topics else self.options.start_at
         starts = first_positions(given, start_at=start_at, group=offsets)
         return starts, takeover_note(group or "", offsets, starts)
 
     def _observe(self) -> PlanInput:
-        """Take a snapshot and hold it beside what the log says."""
+        """Take a snapshot and combine it with the state of the log."""
         state = self.log.state
         logged = LoggedState.of(state)
         latest = logged.latest
@@ -350,7 +350,7 @@ class BackupJob:
                 known_groups=groups,
             )
         self._details = snapshot.details
-        failpoint("look.after")
+        failpoint("snapshot.after")
         return PlanInput.of(snapshot, logged)
 
     def _fresh_details(self) -> ClusterDetails | None:

@@ -1,6 +1,6 @@
 """The writer of a log: commits intents, runs their tasks, commits the results. On the driver.
 
-It knows the log and the tasks. What is read when is decided by ``job.py``.
+``job.py`` decides what is read and when.
 """
 
 from __future__ import annotations
@@ -13,14 +13,9 @@ from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicI
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import LogState
-from kafkeep.backup.plan import (
-    CyclePlan,
-    LoggedState,
-    changed_groups,
-    gap_error,
-    is_empty,
-)
-from kafkeep.backup.reconcile import (
+from kafkeep.backup.incarnations import LoggedState
+from kafkeep.backup.plan import CyclePlan, changed_groups, gap_error, is_empty
+from kafkeep.backup.reconcile_reports import (
     RANGES_PER_CORE,
     Reconciliation,
     WeighedRange,
@@ -47,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class LogWriter:
-    """Holds one log from its opening on. Everything that does I/O is passed in."""
+    """Writes one open log. The caller passes in everything that does I/O."""
 
     log: CommitLog
     options: BackupOptions
@@ -62,7 +57,7 @@ class LogWriter:
 
     @property
     def state(self) -> LogState:
-        """What the log says now."""
+        """The current state of the log."""
         return self.log.state
 
     def intend(
@@ -72,7 +67,7 @@ class LogWriter:
         note: str = "",
         schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
-        """Commit what is about to be written, before the first byte of it."""
+        """Commit the plan as an intent, before the first byte of it is written."""
         weighed = weigh_ranges(left_over) + split_stretches(
             plan.stretches,
             tasks=self.cores * RANGES_PER_CORE,
@@ -98,15 +93,15 @@ class LogWriter:
         return intent, tuple(weighed)
 
     def run(self, intent: Intent, weights: tuple[WeighedRange, ...] = ()) -> Reconciliation:
-        """Run the tasks of an intent and reconcile their reports with it; commits nothing.
+        """Run the tasks of an intent and reconcile their reports with it; commit nothing.
 
-        GapError under ``--on-gap fail``: the intent stays open, and another run decides again.
+        Raise GapError under ``--on-gap fail``. The intent then stays open for the next run.
         """
         bundles = self._bundles(intent, weights or tuple(weigh_ranges(intent.ranges)))
         try:
             rows = self.run_tasks(bundles, archive_bundle, label="backup")
         except RecordError as error:
-            # Nothing of it counts, so that the next run may continue with other options.
+            # Close the intent without its results, so that the next run may use other options.
             self.commit(Changes(closes_intent=True, note=f"given up: {error.message}"))
             raise
         entries: dict[int, list[Entry]] = {}
@@ -125,9 +120,9 @@ class LogWriter:
         return result
 
     def record(self, intent: Intent, result: Reconciliation, plan: CyclePlan | None) -> None:
-        """Commit the result of an intent; what was not read stays intended.
+        """Commit the result of an intent. Ranges that were not read stay in the intent.
 
-        Without a plan, settings and group offsets are left to the next commit.
+        Without a plan, the commit holds no settings and no group offsets.
         """
         state = self.state
         changes = Changes(
@@ -151,7 +146,7 @@ class LogWriter:
         self.summary.bad += result.bad
 
     def record_metadata(self, plan: CyclePlan, note: str = "", schemas: str = "") -> None:
-        """Commit what a cycle without data has found: new topics, settings, gaps, groups."""
+        """Commit the result of a cycle without data: new topics, settings, gaps, groups."""
         changes = Changes(
             topics=plan.topics,
             gaps=plan.gaps,
@@ -162,7 +157,7 @@ class LogWriter:
         self.commit(self._with_metadata(changes, plan, {**self.state.positions, **plan.positions}))
 
     def commit(self, changes: Changes) -> None:
-        """Append to the log, unless there is nothing new."""
+        """Append a commit to the log, unless it would contain nothing new."""
         if is_empty(changes) and changes.intent is None and not changes.closes_intent:
             return
         recreated = self._recreated(changes.topics)
@@ -177,7 +172,7 @@ class LogWriter:
         self.on_commit(commit, self.summary)
 
     def _recreated(self, topics: tuple[TopicInfo, ...]) -> list[TopicInfo]:
-        """Return the topics of which the log knows another one under the same name."""
+        """Return the topics that replace another topic of the same name in the log."""
         latest = LoggedState.of(self.state).latest if topics else {}
         return [
             info
@@ -227,7 +222,7 @@ class LogWriter:
         )
 
     def _deleted_topics(self, gone: tuple[PartitionId, ...]) -> tuple[TopicInfo, ...]:
-        """Mark topics as deleted that vanished while they were read, unless Kafka lists them."""
+        """Return the topics that were deleted while they were read, marked as deleted."""
         if not gone:
             return ()
         names = sorted({pid.topic for pid in gone})
@@ -248,14 +243,14 @@ class LogWriter:
         return self.sink is not None and self.sink.errors.errors_log_enable
 
     def _closes(self, plan: CyclePlan) -> dict[str, str]:
-        """Return why tails are closed; what is left of the last intent keeps its reasons."""
+        """Return why tails are closed. Ranges left over from the last intent keep their reasons."""
         closes = {str(s.partition_id): str(s.closes) for s in plan.stretches if s.closes}
         before = self.state.intent
         if before is None:
             return closes
-        left = {str(planned.partition_id) for planned in before.ranges}
+        left_over = {str(planned.partition_id) for planned in before.ranges}
         kept = before.options.get("closes", {})
-        return {**{pid: why for pid, why in kept.items() if pid in left}, **closes}
+        return {**{pid: why for pid, why in kept.items() if pid in left_over}, **closes}
 
     def _write_options(self, plan: CyclePlan) -> SegmentIntent | SinkIntent:
         options = self.options
@@ -271,7 +266,7 @@ class LogWriter:
 
 
 def _parse_intent(intent: Intent, options: BackupOptions) -> SegmentIntent | SinkIntent:
-    """Return how an intent's objects are made; secrets come from the options of this run."""
+    """Return the write options of an intent, with the secrets of this run's options."""
     if "sink" in intent.options:
         secrets = options.sink.secrets if options.sink is not None else {}
         return SinkIntent.from_json(intent.options, secrets)
@@ -279,7 +274,7 @@ def _parse_intent(intent: Intent, options: BackupOptions) -> SegmentIntent | Sin
 
 
 def _stretch_beginnings(intent: Intent) -> set[int]:
-    """Locations in the intent of the ranges that begin their partition's stretch."""
+    """Return the indexes in the intent of the ranges that begin their partition's stretch."""
     first: dict[PartitionId, int] = {}
     for number, planned in enumerate(intent.ranges):
         first.setdefault(planned.partition_id, number)

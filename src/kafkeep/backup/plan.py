@@ -1,4 +1,4 @@
-"""Plan a cycle: what is read, where it begins and ends, which offsets were lost. Pure."""
+"""Plan a cycle: which offsets to read, and which offsets were lost. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 
 from kafkeep.archive.commit import Changes, Gap, Intent, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import (
     ClusterSnapshot,
     PartitionSnapshot,
     TopicSnapshot,
-    check_not_cut_back,
+    check_not_truncated,
 )
+from kafkeep.backup.incarnations import LoggedState, identify_topics
 from kafkeep.backup.sink_schedule import PartitionBacklog, ReadDecision, SinkTiming
 from kafkeep.errors import GapError
 from kafkeep.objects.range_writer import SinkTail
@@ -36,25 +36,8 @@ class DueReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedState:
-    """What planning needs of the log."""
-
-    positions: Mapping[PartitionId, int]
-    latest: Mapping[str, TopicInfo]
-    """Topic → its newest incarnation."""
-    folders: Mapping[str, int] = field(default_factory=dict)
-    """Topic → the highest number of its folders, where that is not the incarnation's."""
-
-    @classmethod
-    def of(cls, state: LogState) -> LoggedState:
-        """Take it from the state of a log."""
-        latest = {name: info for (name, _), info in sorted(state.topics.items())}
-        return cls(state.positions, latest, state.last_folders())
-
-
-@dataclass(frozen=True, slots=True)
 class PlanInput:
-    """A snapshot of the cluster, and what the log says of its topics."""
+    """A snapshot of the cluster, and the state of its topics in the log."""
 
     snapshot: ClusterSnapshot
     logged: LoggedState
@@ -63,7 +46,7 @@ class PlanInput:
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, logged: LoggedState) -> PlanInput:
-        """Identify the topics of a snapshot."""
+        """Combine a snapshot with the log, and assign incarnations to its topics."""
         return cls(snapshot, logged, identify_topics(snapshot, logged))
 
     def iter_partitions(self) -> Iterator[tuple[PartitionId, TopicSnapshot, PartitionSnapshot]]:
@@ -75,12 +58,12 @@ class PlanInput:
 
 @dataclass(slots=True)
 class CycleBacklog:
-    """Records that were seen and are not archived yet. Survives from one cycle to the next."""
+    """Records that are in Kafka and not archived yet. Kept from one cycle to the next."""
 
     since: dict[PartitionId, int] = field(default_factory=dict)
-    """Since when records of a partition wait, in ms."""
+    """Partition → the time since when its records wait, in ms."""
     tails: dict[PartitionId, SinkTail] = field(default_factory=dict)
-    """Of a sink: what was read and is left in Kafka."""
+    """For a sink: records that were read and stay in Kafka."""
 
     def note_read(
         self,
@@ -88,7 +71,7 @@ class CycleBacklog:
         tails: Mapping[PartitionId, SinkTail],
         moved: Set[PartitionId],
     ) -> None:
-        """Take in what the tasks of an intent left; ``moved`` are partitions that advanced."""
+        """Update the backlog after an intent; the position of partitions in ``moved`` advanced."""
         for planned in intent.ranges:
             pid = planned.partition_id
             if pid not in tails:
@@ -102,7 +85,7 @@ class CycleBacklog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """One partition's part of a cycle: contiguous, read by one or more tasks."""
+    """The contiguous offsets of one partition in a cycle. One or more tasks read them."""
 
     partition_id: PartitionId
     topic_id: str
@@ -111,22 +94,22 @@ class Stretch:
     est_bytes: int
     reason: str
     closes: Reason | None = None
-    """Of a sink: why records that no rule has closed are closed at its end."""
+    """For a sink: why the files that are open at its end are closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CyclePlan:
-    """What one cycle reads, and what else it commits."""
+    """The offsets that one cycle reads, and the metadata that it commits."""
 
     stretches: tuple[Stretch, ...]
     gaps: tuple[Gap, ...]
     topics: tuple[TopicInfo, ...]
     """Topics that are new or have changed since the log last recorded them."""
     positions: Mapping[PartitionId, int]
-    """Where partitions begin that are new to the log, or that lost records."""
+    """Start offsets of partitions that are new to the log, or that lost records."""
     spans: Mapping[PartitionId, LogSpan]
     waiting: Mapping[PartitionId, int]
-    """Records that are not due yet: since when they wait, in ms."""
+    """Partition → the time since when its records wait to be due, in ms."""
     blocked: tuple[PartitionId, ...]
     identified: Mapping[str, TopicInfo] = field(default_factory=dict)
     """All topics of the snapshot."""
@@ -134,38 +117,13 @@ class CyclePlan:
     """Group offsets of the snapshot."""
 
 
-def identify_topics(snapshot: ClusterSnapshot, logged: LoggedState) -> dict[str, TopicInfo]:
-    """Return each topic with its incarnation: a topic id that the log has not seen is a new one.
-
-    The number of a new incarnation is past all folders of its topic.
-    """
-    found = {}
-    for name, topic in snapshot.topics.items():
-        before = logged.latest.get(name)
-        if before is None:
-            incarnation = 1
-        elif before.topic_id != topic.topic_id or before.deleted:
-            incarnation = max(before.incarnation, logged.folders.get(name, 0)) + 1
-        else:
-            incarnation = before.incarnation
-        found[name] = TopicInfo(
-            topic=name,
-            incarnation=incarnation,
-            topic_id=topic.topic_id,
-            partitions=len(topic.partitions),
-            replication_factor=topic.replication_factor,
-            configs=dict(topic.configs),
-        )
-    return found
-
-
 def first_positions(
     given: PlanInput, *, start_at: str, group: Mapping[tuple[str, int], int]
 ) -> dict[PartitionId, int]:
-    """Return where partitions of topics that are new to the log begin, if not at their start.
+    """Return the start offsets of new partitions that do not start at the log start.
 
-    An offset of the group counts unless it lies past the end of the partition. Then it belongs to
-    an earlier topic of the same name.
+    An offset of the group is ignored if it is past the end of the partition. It then belongs to an
+    earlier topic of the same name.
     """
     found = {}
     for pid, _topic, partition in given.iter_partitions():
@@ -182,7 +140,7 @@ def first_positions(
 def takeover_note(
     group: str, offsets: Mapping[tuple[str, int], int], starts: Mapping[PartitionId, int]
 ) -> str:
-    """Return the note of the commit that takes over from a group; empty when none does."""
+    """Return the note of a commit that starts at a group's offsets; empty if none does."""
     taken = [p for p, at in starts.items() if offsets.get((p.topic, p.partition)) == at]
     if not taken:
         return ""
@@ -201,9 +159,9 @@ def plan_cycle(
 ) -> CyclePlan:
     """Decide what this cycle reads.
 
-    ``until`` bounds a one-shot backup to the end offsets at its start. ``skip`` names partitions
-    whose earlier plan is still open. ``starts`` are the positions of partitions that are new to the
-    log. Raises GapError under ``--on-gap fail``, before any write.
+    ``until`` limits a one-shot backup to the end offsets at its start. ``skip`` holds partitions
+    whose earlier plan is still open. ``starts`` holds the positions of partitions that are new to
+    the log. Raises GapError under ``--on-gap fail``, before anything is written.
     """
     survey = _survey(given, starts or {}, until, skip)
     if survey.gaps and options.on_gap == "fail":
@@ -227,7 +185,7 @@ def plan_cycle(
 
 @dataclass(slots=True)
 class _Survey:
-    """What there is to read, before rules decide whether it is read now."""
+    """All readable offsets, before rules decide which of them to read now."""
 
     begins: dict[PartitionId, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
@@ -244,7 +202,7 @@ def _survey(
     logged = given.logged.positions
     for pid, topic, partition in given.iter_partitions():
         position = logged.get(pid, starts.get(pid))
-        check_not_cut_back(pid, position or 0, partition.history_end)
+        check_not_truncated(pid, position or 0, partition.history_end)
         if pid in skip:
             continue
         begin, gap = _begin(pid, partition, position, given.snapshot.at_ms)
@@ -265,7 +223,7 @@ def _choose(
     decide: Callable[[PartitionBacklog], ReadDecision | None],
     at_ms: int,
 ) -> tuple[list[Stretch], dict[PartitionId, int]]:
-    """Return the stretches that are read now, and since when other records wait."""
+    """Return the stretches to read now, and the times since when other records wait."""
     chosen: list[Stretch] = []
     waiting: dict[PartitionId, int] = {}
     for stretch, partition in readable:
@@ -289,7 +247,7 @@ def _choose(
 def _begin(
     pid: PartitionId, partition: PartitionSnapshot, position: int | None, at_ms: int
 ) -> tuple[int, Gap | None]:
-    """Return where reading continues. A first backup begins at the log start: that is no gap."""
+    """Return the next offset to read. A first backup starts at the log start, without a gap."""
     if position is None:
         return partition.span.start, None
     if position < partition.span.start:
@@ -317,7 +275,7 @@ def _stretch(
 
 
 def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision | None:
-    """Decide about a partition in the segment format, where everything read is closed."""
+    """Decide for the segment format, in which every object is closed at the end of a read."""
     if not options.follow:
         return ReadDecision(DueReason.ONCE, Reason.END)
     if backlog.est_bytes >= options.segment_bytes:
@@ -328,7 +286,7 @@ def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision |
 
 
 def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
-    """Cut every stretch by the same share when together they exceed one cycle."""
+    """Shorten all stretches by the same ratio if their total exceeds ``cycle_bytes``."""
     total = sum(s.est_bytes for s in stretches)
     if total <= cycle_bytes:
         return tuple(stretches)
@@ -342,13 +300,13 @@ def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
 
 
 def gap_error(gaps: Iterable[Gap]) -> GapError:
-    """Return the error of ``--on-gap fail``, whether a plan or a task met the gaps."""
+    """Return the error of ``--on-gap fail``, for gaps found by a plan or by a task."""
     named = "; ".join(
         f"{g.partition_id}: offsets {g.range.start} to {g.range.end - 1}" for g in gaps
     )
     return GapError(
-        f"gone from Kafka before they were archived: {named}",
-        hint="Raise retention.ms or back up more often; without --on-gap fail the gap is recorded.",
+        f"deleted from Kafka before they were archived: {named}",
+        hint="Raise retention.ms, or back up more often. Without --on-gap fail, it is recorded.",
     )
 
 
@@ -358,16 +316,16 @@ def changed_groups(
     positions: Mapping[PartitionId, int],
     before: Mapping[str, Mapping[PartitionId, int]],
 ) -> dict[str, dict[PartitionId, int]]:
-    """Return the group offsets that are new to the log, none beyond what is archived.
+    """Return the group offsets that are new to the log, limited to archived positions.
 
-    A group keeps its offsets on topics that are gone, or are not in this backup. Kafka forgets
+    A group keeps its offsets on topics that were deleted or are not in this backup. Kafka drops
     them with the topic, but a restore of that topic needs them.
     """
-    seen = {(info.topic, info.incarnation) for info in topics.values()}
+    current = {(info.topic, info.incarnation) for info in topics.values()}
     changed = {}
     for group, offsets in groups.items():
         logged = dict(before.get(group, {}))
-        found = {pid: at for pid, at in logged.items() if pid[:2] not in seen}
+        found = {pid: at for pid, at in logged.items() if pid[:2] not in current}
         for (topic, number), offset in offsets.items():
             pid = PartitionId(topic, topics[topic].incarnation, number)
             found[pid] = min(offset, positions.get(pid, 0))
@@ -377,7 +335,7 @@ def changed_groups(
 
 
 def is_empty(changes: Changes) -> bool:
-    """Return whether ``changes`` hold nothing that is new to the log."""
+    """Return True if ``changes`` contain nothing that is new to the log."""
     return not (
         changes.entries
         or changes.positions

@@ -1,9 +1,8 @@
-"""Check records that wait for a rotation rule, to report bad ones at once. On the driver.
+"""Check records that wait for a rotation rule, to report bad records early. Runs on the driver.
 
-A sink reads records when they may close a file. Until then they stay in Kafka unread, and a record
-that cannot be stored would be found hours late. The preview reads each of them once as it comes,
-converts, transforms and places it as a task does, and drops it. It writes nothing and moves no
-position.
+A sink reads records only when they may close a file. Until then they stay in Kafka, and a bad
+record would be found hours late. The preview reads each waiting record once, converts, transforms
+and places it as a task does, and discards the result. It writes nothing and moves no position.
 """
 
 from __future__ import annotations
@@ -30,23 +29,22 @@ if TYPE_CHECKING:
     from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 
 READ_BYTES = 1 << 20
-"""Read at a time. Where more comes, files fill up soon, and tasks read them."""
+"""Bytes to read at a time. If more records arrive, files fill up soon and tasks read them."""
 logger = logging.getLogger(__name__)
 
 
 class Preview:
-    """The preview of one connector. Only for sinks that a bad record must stop."""
+    """The preview of one connector. Only for sinks with ``errors.tolerance=none``."""
 
     def __init__(
         self, wire: Wire, sink: SinkOptions, limits: KeyLimits, now_ms: Callable[[], int]
     ) -> None:
-        """Open it for a sink into a store with these ``limits``."""
         self._wire = wire
         self._sink = sink
         self._limits = limits
         self._now_ms = now_ms
-        self._seen: dict[PartitionId, int] = {}
-        self._turn = 0
+        self._checked_to: dict[PartitionId, int] = {}
+        self._first_reader = 0
         self._pipeline: Pipeline | None = None
 
     def check(
@@ -56,9 +54,9 @@ class Preview:
         positions: Mapping[PartitionId, int],
         tails: Mapping[PartitionId, SinkTail],
     ) -> None:
-        """Read what waits and was not read yet; RecordError names the first bad record.
+        """Read waiting records that were not checked yet; raise RecordError at the first bad one.
 
-        Does nothing in a cycle whose tasks read records. Transient faults are left to the tasks.
+        Does nothing in a cycle whose tasks read records. Transient errors are ignored.
         """
         if plan.stretches:
             return
@@ -70,15 +68,15 @@ class Preview:
         ]
         try:
             for reader, answer in self._fetched(readers):
-                self._take(reader, answer)
+                self._check_answer(reader, answer)
         except TransientError as error:
-            logger.debug("waiting records cannot be checked now: %s", error.message)
+            logger.debug("cannot check waiting records now: %s", error.message)
 
     def _reader(
         self, snapshot: ClusterSnapshot, pid: PartitionId, begin: int, tail: SinkTail | None
     ) -> RangeFetch | None:
         topic = snapshot.topics[pid.topic]
-        begin = max(begin, self._seen.get(pid, 0), tail.read_to if tail else 0)
+        begin = max(begin, self._checked_to.get(pid, 0), tail.read_to if tail else 0)
         end = topic.partitions[pid.partition].stable
         if begin >= end:
             return None
@@ -89,24 +87,26 @@ class Preview:
     def _fetched(self, readers: list[RangeFetch]) -> list[tuple[RangeFetch, Fetched]]:
         if not readers:
             return []
-        # Kafka returns a batch of any size for the first of them, and what fits for the others.
-        self._turn = (self._turn + 1) % len(readers)
-        readers = readers[self._turn :] + readers[: self._turn]
+        # Kafka returns a batch of any size for the first partition only. So each reader is the
+        # first one in turn.
+        self._first_reader = (self._first_reader + 1) % len(readers)
+        readers = readers[self._first_reader :] + readers[: self._first_reader]
         share = max(READ_BYTES // len(readers), 1 << 14)
         wanted = [reader.wanted(share) for reader in readers]
         answers = self._wire.fetch(wanted, max_bytes=READ_BYTES, wait_ms=0).result()
         return list(zip(readers, answers, strict=True))
 
-    def _take(self, reader: RangeFetch, answer: Fetched) -> None:
+    def _check_answer(self, reader: RangeFetch, answer: Fetched) -> None:
         if answer.error is not None or not len(scan_batches(answer.records)):
             return
         begin = reader.position
         chunk = reader.accept(answer, conclusive=False)
         if chunk is not None and chunk.batches is not None:
-            self._try(reader.planned.partition_id, chunk.batches, OffsetRange(begin, chunk.end))
-        self._seen[reader.planned.partition_id] = reader.position
+            checked = OffsetRange(begin, chunk.end)
+            self._check_batches(reader.planned.partition_id, chunk.batches, checked)
+        self._checked_to[reader.planned.partition_id] = reader.position
 
-    def _try(self, pid: PartitionId, batches: Batches, wanted: OffsetRange) -> None:
+    def _check_batches(self, pid: PartitionId, batches: Batches, wanted: OffsetRange) -> None:
         def on_bad(bad: BadRecord) -> None:
             raise bad.error_in(pid)
 

@@ -30,7 +30,7 @@ from kafkeep.store.open import open_store, probe_conditional_create
 
 
 def check_store(store: ObjectStore, name: str) -> None:
-    """Raise PreflightError when the store lets two writers begin the same log."""
+    """Raise PreflightError if the log is new and the store lets two writers create one object."""
     begun = next(iter(store.list(log_prefix(log_name(name)))), None) is not None
     if not begun and not probe_conditional_create(store):
         raise PreflightError(
@@ -39,11 +39,11 @@ def check_store(store: ObjectStore, name: str) -> None:
         )
 
 
-def _check_lasting(archive: str) -> None:
-    """Refuse a store in memory: each task would fill its own, and all of it ends with this run."""
+def _refuse_memory_store(archive: str) -> None:
+    """Refuse a store in memory: each process has its own, which is lost when the process ends."""
     if ArchiveAddress.parse(archive).kind == "memory":
         raise UsageError(
-            f"{archive} would end with this run", hint="Write s3://bucket/prefix or a folder."
+            f"{archive} is lost when this run ends", hint="Use s3://bucket/prefix or a folder."
         )
 
 
@@ -59,17 +59,17 @@ def run_backup(
     """Run a backup and return its summary.
 
     Spark starts in the background while Kafka and the archive are checked. Nothing is written
-    before both have answered. ``stop`` ends a run cleanly after the current cycle.
+    before both checks pass. ``stop`` ends a run cleanly after the current cycle.
     """
-    _check_lasting(locations.archive)
+    _refuse_memory_store(locations.archive)
     open_first = partial(open_clients, locations)
     with BackgroundSession(spark, first=open_first) as session, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         snapshot = None
         if not options.follow:
-            # Before the log: a mistyped topic must neither begin one nor take it from its writer.
-            # Before Spark: what Kafka refuses is reported at once.
+            # Check topics before opening the log: a mistyped topic must neither create a log nor
+            # fence its writer. Check them before Spark starts: errors of Kafka show at once.
             topics = describe_topics(admin, options)
             require_topics(topics, options)
             snapshot = take_snapshot(admin, options, now_ms=now_ms(), described=topics)

@@ -17,34 +17,34 @@ from kafkeep.registry.schemas import RegistryReader
 
 logger = logging.getLogger(__name__)
 QUIET_MS = 10_000
-"""Without records to archive, the registry is read no more often than this."""
+"""Minimum time between two reads of the registry while there are no records to archive."""
 
 
 @dataclass(slots=True)
 class SchemaKeeper:
     """Reads one registry and stores its schemas when they have changed.
 
-    Called after the end offsets were read. Producers register a schema before they write with it,
-    so the registry holds the schema of every record up to there.
+    Call it after reading the end offsets. Producers register a schema before they use it, so the
+    registry holds the schema of every record up to these offsets.
     """
 
     reader: RegistryReader
     store: ObjectStore
     log: str
     tolerates_outage: bool = False
-    """Whether a registry that does not answer is read in a later cycle, so that records go on."""
+    """True to archive records while the registry does not answer, and read it in a later cycle."""
     _read_at: int | None = field(default=None, init=False)
 
     def check(self) -> None:
-        """Raise an error when the registry does not answer or is none; writes nothing."""
+        """Raise an error if the registry does not answer or is not a registry; write nothing."""
         with self._tolerating_outage():
             self.reader.check()
 
     def keep(self, known: str, now_ms: int, *, records: bool) -> str:
-        """Return the digest to commit; empty when it is already in the log, or nothing is due.
+        """Return the digest to commit; empty if the log already has it, or if no read is due.
 
         Reads the registry whenever there are ``records`` to archive, else every ``QUIET_MS``.
-        Raises TransientError when it does not answer; nothing was stored then.
+        Raises TransientError if it does not answer; nothing is stored then.
         """
         if not records and self._read_at is not None and now_ms - self._read_at < QUIET_MS:
             return ""
@@ -68,7 +68,7 @@ class SchemaKeeper:
 
 
 def schema_keeper(options: BackupOptions, store: ObjectStore) -> SchemaKeeper | None:
-    """Return the keeper of the schemas, if the options name a registry."""
+    """Return the schema keeper, or None if the options name no registry."""
     settings = options.registry()
     if settings is None:
         return None

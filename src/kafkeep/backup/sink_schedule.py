@@ -1,9 +1,8 @@
 """Decide when a sink reads a partition: only when a rule may close a window. Pure.
 
-The records, the clock, or the end of a one-shot backup can close a window. Some rules depend on
-what only reading reveals: the time of a field, a change of directory or schema. For these, a
-partition is read again when as much has come as was read before. So no record is read more than
-about twice.
+The records, the clock, or the end of a one-shot backup can close a window. Some rules depend on the
+contents of records: the time in a field, a change of directory or schema. For these, a partition is
+read again when its tail has doubled. So a record is read about twice at most.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """A partition is read now. ``closes`` is why what remains at the end is closed too."""
+    """Why a partition is read now; ``closes`` is why files open at the end are closed, if so."""
 
     why: str
     closes: Reason | None = None
@@ -36,10 +35,10 @@ class PartitionBacklog:
     """From the position to the last stable offset."""
     est_bytes: int
     since_ms: int
-    """When they were first seen."""
+    """When a snapshot first contained them."""
     at_ms: int
     tail: SinkTail | None
-    """What is known of those that were read."""
+    """The tail that was read before, if any."""
     late_offset: int | None = None
     """First offset at least ``rotate.interval.ms`` later than the tail's first record."""
 
@@ -55,7 +54,7 @@ class SinkTiming:
     age_ms: int
 
     def decide(self, waiting: PartitionBacklog) -> ReadDecision | None:
-        """Return whether and why a partition is read; None when it waits."""
+        """Return why a partition is read now; None if it waits."""
         if not self.follow:
             return ReadDecision("one-shot backup", None if self.keeps_tail else Reason.END)
         return self._by_clock(waiting) or self._by_records(waiting)
@@ -93,15 +92,15 @@ class SinkTiming:
             return ReadDecision(Reason.BYTES)
         if waiting.late_offset is not None and waiting.late_offset < waiting.range.end:
             return ReadDecision(Reason.INTERVAL)
-        if self._only_reading_tells and (tail is None or 2 * new >= len(waiting.range)):
-            return ReadDecision("only reading can tell whether something closes")
+        if self._depends_on_contents and (tail is None or 2 * new >= len(waiting.range)):
+            return ReadDecision("a rule depends on the contents of records")
         return None
 
     @property
-    def _only_reading_tells(self) -> bool:
-        """Whether times, directories or schemas may close a window.
+    def _depends_on_contents(self) -> bool:
+        """True if times, directories or schemas of records may close a window.
 
-        The time of the first record is among them: it is read once.
+        This includes the time of the first record, which is read once.
         """
         rotate = self.options.rotate
         limited = rotate.rotate_interval_ms is not None
@@ -112,7 +111,7 @@ class SinkTiming:
 def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
     """Return the first scheduled rotation after ``after_ms``.
 
-    Intervals are counted from local midnight; the next midnight cuts the last one short.
+    Intervals are counted from local midnight. The last interval of a day ends at midnight.
     """
     zone = Zone(timezone)
     local = after_ms + zone.offset_ms(after_ms)
@@ -125,7 +124,7 @@ def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
 def late_times(
     timing: SinkTiming, tails: Mapping[tuple[str, int], SinkTail]
 ) -> dict[tuple[str, int], int]:
-    """Return the time to ask each partition for: a record that late closes its files."""
+    """Return, for each partition, the record time from which on a record closes its files."""
     interval = timing.options.rotate.rotate_interval_ms
     if interval is None or timing.options.partition.extractor != "Record":
         return {}

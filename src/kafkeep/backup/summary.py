@@ -23,26 +23,26 @@ class BackupSummary:
     commit: int = -1
     gaps: list[Gap] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
-    """Topic → records archived by this run; includes topics without new records."""
+    """Topic → records that this run archived. Includes topics without new records."""
     blocked: tuple[PartitionId, ...] = ()
     skipped_groups: tuple[str, ...] = ()
-    """Consumer groups that this backup may not read."""
+    """Consumer groups that this backup is not allowed to read."""
     bad: int = 0
-    """Records left out because they could not be converted, transformed or placed."""
+    """Records skipped because they could not be converted, transformed or placed."""
     waiting: int = 0
     """Offsets of the last snapshot that were not archived when the run ended."""
-    seen: dict[PartitionId, OffsetRange] = field(default_factory=dict, repr=False)
+    readable: dict[PartitionId, OffsetRange] = field(default_factory=dict, repr=False)
     """The offsets of the last snapshot that no open transaction holds back."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
     def note_snapshot(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
-        """Note the topics of a snapshot, and the partitions that an open transaction blocks."""
+        """Update topics, blocked partitions and readable offsets from a snapshot."""
         for name in snapshot.topics:
             self.topics.setdefault(name, 0)
         self.blocked = plan.blocked
         self.skipped_groups = snapshot.skipped_groups
-        self.seen = {
+        self.readable = {
             pid: OffsetRange(
                 span.start, snapshot.topics[pid.topic].partitions[pid.partition].stable
             )
@@ -50,7 +50,7 @@ class BackupSummary:
         }
 
     def count(self, changes: Changes) -> None:
-        """Add one commit."""
+        """Add the counts of one commit."""
         for entry in changes.entries:
             self.records += entry.own_records
             self.bytes += entry.raw_bytes
@@ -61,21 +61,21 @@ class BackupSummary:
         self.gaps.extend(changes.gaps)
 
     def finish(self, state: LogState) -> BackupSummary:
-        """Set the number of the last commit, and count what is left to the next run."""
+        """Set the number of the last commit, and count the offsets that are not archived."""
         self.commit = state.commit
         self.waiting = sum(
-            max(0, there.end - max(there.start, state.positions.get(pid, 0)))
-            for pid, there in self.seen.items()
+            max(0, offsets.end - max(offsets.start, state.positions.get(pid, 0)))
+            for pid, offsets in self.readable.items()
         )
         return self
 
     @property
     def exit_code(self) -> int:
-        """3 when offsets were lost or held back, records left out or groups not read, else 0."""
+        """3 if offsets were lost or held back, records skipped or groups not readable; else 0."""
         return 3 if self.gaps or self.blocked or self.bad or self.skipped_groups else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document that ``--output json`` ends with."""
+        """Return the last document of ``--output json``."""
         return {
             "message_type": "summary",
             "records": self.records,

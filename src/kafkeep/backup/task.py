@@ -1,4 +1,4 @@
-"""The function a Spark task runs: a bundle of ranges in, entries and reports out."""
+"""The function of a Spark task: archive a bundle of ranges, return entries and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BundledRange:
-    """A range of a bundle. ``number`` is its place in the intent."""
+    """A range of a bundle. ``number`` is its index in the intent."""
 
     number: int
     planned: PlannedRange
@@ -44,7 +44,7 @@ class BackupBundle:
     storage: StorageOptions
     log_name: str
     connector: str
-    """The name that dead letters carry."""
+    """The connector name in the headers of dead letters."""
     write: SegmentIntent | SinkIntent
     seconds: float
     """Stop reading after about this long."""
@@ -54,7 +54,7 @@ class BackupBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """How far one range was read: ``[first, next)``, less its gaps."""
+    """The offsets of one range that were archived: ``[first, next)``, except its gaps."""
 
     number: int
     first: int
@@ -63,21 +63,20 @@ class RangeReport:
     gone: bool
     gaps: tuple[OffsetRange, ...]
     leader_epoch: int = -1
-    """The epoch of a batch at the end or after it; -1 when none is known."""
+    """The epoch of a batch at ``next`` or after it; -1 if unknown."""
     tail: Mapping[str, Any] | None = None
-    """Of a sink: what was read and stays in Kafka."""
+    """For a sink: records that were read and stay in Kafka."""
     bad: int = 0
-    """Records left out as errors.tolerance allows."""
+    """Records skipped, as errors.tolerance allows."""
     complaints: tuple[str, ...] = ()
-    """What was wrong with the first of them."""
+    """Reasons why the first of them were skipped."""
 
     @property
     def has_read(self) -> bool:
-        """Whether anything was read: the time may be over before the first batch comes."""
+        """True if anything was read. The deadline may pass before the first batch arrives."""
         return self.finished or self.next > self.first or bool(self.gaps)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row a task yields."""
         return {
             "number": self.number,
             "first": self.first,
@@ -93,14 +92,13 @@ class RangeReport:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> RangeReport:
-        """Rebuild a report from a row."""
         gaps = tuple(OffsetRange(*pair) for pair in row["gaps"])
         return cls(**{**row, "gaps": gaps, "complaints": tuple(row["complaints"])})
 
 
 @dataclass(slots=True)
 class _RangeWork:
-    """One range at work: its reader, its writer, and its gaps."""
+    """The reader, the writer and the gaps of one range."""
 
     number: int
     reader: RangeFetch
@@ -111,7 +109,7 @@ class _RangeWork:
         self._decide_about_deadline()
 
     def add(self, chunk: Chunk) -> None:
-        """Write what was read; move the reader if the writer adopted an object."""
+        """Write a chunk; move the reader if the writer adopted an object."""
         if chunk.gap is not None:
             self.gaps.append(chunk.gap)
         self.writer.add(chunk, self.reader.first)
@@ -120,11 +118,11 @@ class _RangeWork:
         self._decide_about_deadline()
 
     def _decide_about_deadline(self) -> None:
-        # A sink that stops before its first window closed has read in vain.
+        # If a sink stops before its first window is closed, its work is lost.
         self.reader.ignores_deadline = not self.writer.streams and not self.writer.closed
 
     def must_end(self, deadline: float) -> bool:
-        """Whether no further answer comes: the open object would only wait in memory."""
+        """Return True if the range gets no further chunk, so that its open object can be closed."""
         if not self.reader.is_open:
             return True
         return self.writer.streams and time.monotonic() > deadline
@@ -154,18 +152,18 @@ def archive_bundle(bundle: BackupBundle) -> Iterator[tuple[str, dict[str, Any]]]
     """Read, store and report every range of the bundle.
 
     Yields ``("object", {"number", "entry"})`` for each object and ``("range", report)`` for each
-    range; they hold only when the iterator ends without an error. Safe to run again: objects that
-    are there are adopted.
+    range; they are valid if the iterator ends without an error. Safe to repeat: existing objects
+    are adopted.
     """
     failpoint("task.start")
     try:
         rows = list(_archive(bundle, checks_names=False))
     except NameTakenError as taken:
-        log.info("%s: asking for each name before writing from here on", taken.message)
+        log.info("%s: checking each name before writing from now on", taken.message)
     else:
         yield from rows
         return
-    # Not inside of except: what the first attempt held would be held beside the second.
+    # Outside of the except block, so that the first attempt's memory is freed before the second.
     yield from list(_archive(bundle, checks_names=True))
 
 
@@ -180,7 +178,7 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
         try:
             for group in _iter_groups(list(works.values())):
                 if time.monotonic() > deadline and any(w.writer.closed for w in works.values()):
-                    break  # what was not begun stays intended
+                    break  # ranges that were not started stay in the intent
                 readers = [work.reader for work in group]
                 for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
                     work = works[id(reader)]
@@ -201,10 +199,10 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
 
 
 def _iter_groups(works: list[_RangeWork]) -> Iterator[list[_RangeWork]]:
-    """Yield the ranges that are read side by side.
+    """Yield the ranges that are read in parallel.
 
-    All are if they stream. Else small ones are read together and others alone, so that one group
-    is stored while the next is read.
+    Ranges that stream are read all at once. Otherwise small ranges are grouped and large ones are
+    read alone, so that one group is stored while the next is read.
     """
     if all(work.writer.streams for work in works):
         yield works

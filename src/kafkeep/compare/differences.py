@@ -20,41 +20,41 @@ MOST_PLACES = 5
 
 
 class Verdict(StrEnum):
-    """What became of a record; scripts may rely on these words."""
+    """The classification of one record; scripts may rely on these values."""
 
     LOST = "lost"
     """In the archive, not in the target."""
     ALTERED = "altered"
-    """In its place the target has another record."""
+    """The target has a different record in its place."""
     DUPLICATE = "duplicate"
-    """The target has it once more than the archive."""
+    """The target holds it more often than the archive."""
     REORDERED = "reordered"
-    """In the target, at another place among its neighbours."""
+    """In the target, in a different order."""
     EXTRA = "extra"
     """In the target, not in the archive."""
     DISPLACED = "displaced"
-    """In its place among its neighbours, but not at the offset it had."""
+    """In order, but at a different offset."""
     NEWER = "newer"
-    """Extra, behind the last record of the archive: written since."""
+    """Extra, after the last archived record: written since."""
     COMPACTED = "compacted"
-    """Not in the target, which compacts; a later record of its key was archived."""
+    """Compacted away in the target; the archive has a later record with its key."""
     EXPIRED = "expired"
-    """Not in the target, whose log begins behind it."""
+    """Not in the target, whose log starts after it."""
     UNHELD = "unheld"
-    """In the target, where the archive held records whose objects have expired since."""
+    """In the target, where the objects of the archive have expired."""
     FILLER = "filler"
-    """Put by an exact restore where there was no record (``--fill-holes tombstones``)."""
+    """A tombstone that an exact restore wrote into a hole (``--fill-holes tombstones``)."""
 
 
 WARNINGS = (
     Verdict.NEWER, Verdict.COMPACTED, Verdict.EXPIRED, Verdict.UNHELD, Verdict.FILLER,
 )  # fmt: skip
-"""What a target may come to without anything being wrong with the restore."""
+"""Differences that are warnings: the restore itself was correct."""
 FAULTS = tuple(verdict for verdict in Verdict if verdict not in WARNINGS)
 
 
 class DifferencePlace(NamedTuple):
-    """Where it was seen: offsets in archive and target, None where it is not; what differs."""
+    """The offsets of a record in archive and target, None where absent, and what differs."""
 
     archive: int | None
     target: int | None
@@ -63,7 +63,7 @@ class DifferencePlace(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """How often each verdict was given, and its first few places."""
+    """The number of records with each verdict, and its first few places."""
 
     counts: dict[Verdict, int] = field(default_factory=dict)
     places: dict[Verdict, list[DifferencePlace]] = field(default_factory=dict)
@@ -71,7 +71,6 @@ class Tally:
     def add(
         self, verdict: Verdict, place: DifferencePlace | None = None, *, count: int = 1
     ) -> None:
-        """Count a verdict."""
         if count:
             self.counts[verdict] = self.counts.get(verdict, 0) + count
             seen = self.places.setdefault(verdict, [])
@@ -79,30 +78,30 @@ class Tally:
                 seen.append(place)
 
     def join(self, other: Tally) -> None:
-        """Add what another one counted."""
+        """Add the counts and places of ``other``."""
         for verdict, count in other.counts.items():
             self.add(verdict, count=count)
             for place in other.places.get(verdict, ()):
                 self.add_place(verdict, place)
 
     def add_place(self, verdict: Verdict, place: DifferencePlace) -> None:
-        """Remember a place of what is counted already."""
+        """Add a place without counting it."""
         seen = self.places.setdefault(verdict, [])
         if len(seen) < MOST_PLACES:
             seen.append(place)
 
     @property
     def faults(self) -> int:
-        """How many records are not what they should be."""
+        """The number of records that are wrong."""
         return sum(self.counts.get(verdict, 0) for verdict in FAULTS)
 
     @property
     def warnings(self) -> int:
-        """How many records differ with nothing being wrong."""
+        """The number of records that differ for an accepted reason."""
         return sum(self.counts.get(verdict, 0) for verdict in WARNINGS)
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts of every verdict, and places of those that were given."""
+        """Return the count of every verdict, and the places of those that occurred."""
         return {
             "counts": {verdict.value: self.counts.get(verdict, 0) for verdict in Verdict},
             "places": {
@@ -124,26 +123,26 @@ class Tally:
 
 
 _TELLING = 3
-"""Of the first so many fields one must be the same for a record to be another's altered form,
-where no later record shows that it is in the same place."""
+"""At the end of a stream, two records pair up as altered only if one of this many first fields is
+equal."""
 
 ReadAgain = Callable[[], Iterator[DigestRows]]
-"""Reads the archive's records once more."""
+"""Reads the archived records a second time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leniency:
-    """What may be missing with nothing being wrong."""
+    """The differences that are accepted, and why."""
 
     compacts: bool = False
     """The target's log is compacted."""
     starts_at: int = 0
-    """Offsets of the archive before this one are deleted in the target; with exact offsets."""
+    """With exact offsets: the target has deleted offsets before this one."""
     exact: bool = False
-    """Records must stand at the offsets they had."""
+    """Records must have their original offsets."""
     unheld: tuple[tuple[int | None, int], ...] = ()
-    """Where the archive's objects have expired: behind so many records (None: anywhere), so many
-    that the target may still have."""
+    """Expired records: the number of archived records before them (None: unknown), and how many the
+    target may still have."""
 
 
 STRICT = Leniency()
@@ -152,10 +151,10 @@ STRICT = Leniency()
 def classify(
     compared: StreamComparison, read_again: ReadAgain, leniency: Leniency = STRICT
 ) -> Tally:
-    """Give each record that is not in both a verdict.
+    """Classify each record that is not in both streams.
 
-    What was more than could be kept is counted as lost or extra. The archive is read once more
-    when the target has records of its own, to find those that are there twice.
+    Records beyond the limit of memory count as lost or extra. If the target has unmatched
+    records, the archive is read a second time to find duplicates.
     """
     tally = Tally()
     if leniency.exact:
@@ -168,7 +167,7 @@ def classify(
 
 
 class _Classifier:
-    """One partition's unmatched records; what has its verdict is taken off the list."""
+    """The unmatched records of one partition; classified records are removed."""
 
     def __init__(self, compared: StreamComparison, leniency: Leniency, tally: Tally) -> None:
         self.compared, self.leniency, self.tally = compared, leniency, tally
@@ -177,7 +176,7 @@ class _Classifier:
         self.ours_left = dict.fromkeys(range(len(self.ours)))
         self.theirs_left = dict.fromkeys(range(len(self.theirs)))
         self.passed = 0
-        """Of those that were not kept, how many are no fault."""
+        """The number of records beyond the limit that are accepted."""
 
     def run(self, read_again: ReadAgain) -> None:
         self._reordered()
@@ -198,7 +197,7 @@ class _Classifier:
         return int(self.theirs.offsets[row])
 
     def _reordered(self) -> None:
-        """Find what is missing in one place and too much in another: it has moved."""
+        """Find records that are missing in one place and extra in another: they moved."""
         waiting: dict[int, deque[int]] = defaultdict(deque)
         for row, digest in enumerate(self.ours.digests.tolist()):
             waiting[digest].append(row)
@@ -216,7 +215,7 @@ class _Classifier:
                 del self.ours_left[row]
 
     def _unheld(self) -> None:
-        """Accept records where the archive's records have expired, no more than it had."""
+        """Accept extra records where archived records have expired, up to their number."""
         left = dict(self.leniency.unheld)
         for row in list(self.theirs_left):
             place = None if None in left else int(self.their_gaps[row])
@@ -229,7 +228,7 @@ class _Classifier:
         self.tally.add(Verdict.UNHELD, count=self.passed)
 
     def _read_again(self, read_again: ReadAgain, compacts: bool) -> None:
-        """Read the archive once more: who is there twice, and whose key came again later."""
+        """Read the archive again to find duplicates and keys with later records."""
         wanted: Digests = self.theirs.digests[list(self.theirs_left)]
         keys: Digests = self.ours.parts[list(self.ours_left), KEY]
         there: set[int] = set()
@@ -258,7 +257,7 @@ class _Classifier:
                 del self.ours_left[row]
 
     def _altered(self) -> None:
-        """Pair what is left in the same place: by key first, then in order."""
+        """Pair the remaining records in the same place: by key first, then in order."""
         theirs: dict[int, list[int]] = defaultdict(list)
         for row in self.theirs_left:
             theirs[int(self.their_gaps[row])].append(row)

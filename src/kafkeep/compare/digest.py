@@ -1,7 +1,7 @@
 """Digest records, and align two sequences of digests. Pure.
 
-Two records have the same digest if their compared fields are equal. Digests are all that is kept
-of streams once they differ.
+Two records have the same digest if their compared fields are equal. Once streams
+differ, only their digests are kept.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kafkeep.numba_setup import Int64s
 from kafkeep.records.arrow import view_numbers, view_offsets
 
 FIELDS = ("timestamp", "key", "value", "headers")
-"""What is compared of a record, and the columns of ``DigestRows.parts``."""
+"""The compared fields of a record: the columns of ``DigestRows.parts``."""
 KEY, VALUE = FIELDS.index("key"), FIELDS.index("value")
 NOTHING = 0
-"""The part of a key or value that is null, and of a field that is left out."""
+"""The digest of a null key or value, and of a field that is not compared."""
 
 Digests = NDArray[np.uint64]
 _SECRET = os.urandom(16)
-"""Nobody can make two records that are taken for one: it is new in each process."""
+"""A new key in each process, so that nobody can construct records with equal digests."""
 _WEIGHTS: Digests = np.frombuffer(os.urandom(8 * len(FIELDS)), dtype=np.uint64) | np.uint64(1)
 
 
@@ -46,7 +46,7 @@ class DigestRows:
         return len(self.digests)
 
     def pick(self, which: Any) -> DigestRows:
-        """Return the rows that a slice, a mask or numbers pick."""
+        """Return the rows that a slice, a mask or indices select."""
         return DigestRows(self.digests[which], self.parts[which], self.offsets[which])
 
 
@@ -56,7 +56,7 @@ NO_ROWS = DigestRows(
 
 
 def join_rows(several: Iterable[DigestRows]) -> DigestRows:
-    """Put rows behind one another."""
+    """Concatenate rows."""
     found = [rows for rows in several if len(rows)]
     if len(found) < 2:
         return found[0] if found else NO_ROWS
@@ -68,7 +68,7 @@ def join_rows(several: Iterable[DigestRows]) -> DigestRows:
 
 
 def digest_rows(batch: pa.RecordBatch, fields: Collection[str]) -> DigestRows:
-    """Return the rows of records in ``kafka.records.RECORD_SCHEMA``, by these fields alone."""
+    """Return the rows of records in ``kafka.records.RECORD_SCHEMA``, of these fields only."""
     parts = np.zeros((batch.num_rows, len(FIELDS)), dtype=np.uint64)
     for place, field in enumerate(FIELDS):
         if field in fields:
@@ -104,7 +104,7 @@ def _iter_digests(values: Iterable[bytes | None]) -> Iterator[bytes]:
 
 
 def _header_bytes(headers: list[dict[str, bytes | None]]) -> bytes:
-    """Write headers so that different ones are never alike."""
+    """Encode headers so that different headers have different bytes."""
     parts = []
     for header in headers:
         for text in (header["key"], header["value"]):
@@ -113,11 +113,11 @@ def _header_bytes(headers: list[dict[str, bytes | None]]) -> bytes:
 
 
 _SMALL = 1 << 20
-"""Most pairs that are compared one by one where no digest is unique."""
+"""The maximum number of pairs compared one by one where no digest is unique."""
 
 
 class AlignedBlock(NamedTuple):
-    """``size`` neighbours that are alike, from ``a`` on in one and ``b`` on in the other."""
+    """``size`` equal neighbours, starting at ``a`` in one sequence and ``b`` in the other."""
 
     a: int
     b: int
@@ -132,10 +132,10 @@ class _Stretch(NamedTuple):
 
 
 def align(a: Digests, b: Digests) -> list[AlignedBlock]:
-    """Return what both have, in order; as much as possible if no number occurs twice.
+    """Return the blocks that both have in order; the longest alignment if no digest repeats.
 
-    Numbers that occur once in each are aligned first (the longest run that is in order in both),
-    and what lies between is treated in the same way.
+    Digests that occur once in each are aligned first (the longest sequence that is in order in
+    both). The stretches between them are aligned in the same way.
     """
     found: list[AlignedBlock] = []
     waiting = [_Stretch(0, len(a), 0, len(b))]
@@ -145,7 +145,7 @@ def align(a: Digests, b: Digests) -> list[AlignedBlock]:
             continue
         anchors = _anchors(a[stretch.a : stretch.a_end], b[stretch.b : stretch.b_end])
         if not anchors:
-            found.extend(_look_closely(a, b, stretch))
+            found.extend(_match_repeated(a, b, stretch))
             continue
         at_a, at_b = stretch.a, stretch.b
         for block in anchors:
@@ -158,7 +158,7 @@ def align(a: Digests, b: Digests) -> list[AlignedBlock]:
 
 
 def _trim(a: Digests, b: Digests, stretch: _Stretch, found: list[AlignedBlock]) -> _Stretch:
-    """Take off what is alike at the beginning and at the end."""
+    """Remove the equal beginning and end of a stretch."""
     start_a, end_a, start_b, end_b = stretch
     most = min(end_a - start_a, end_b - start_b)
     before = _alike(a[start_a : start_a + most], b[start_b : start_b + most])
@@ -175,7 +175,7 @@ def _alike(a: Digests, b: Digests) -> int:
 
 
 def _anchors(a: Digests, b: Digests) -> list[AlignedBlock]:
-    """Align what occurs once in each."""
+    """Align the digests that occur once in each."""
     once_a, at_a = _once(a)
     once_b, at_b = _once(b)
     _, in_a, in_b = np.intersect1d(once_a, once_b, assume_unique=True, return_indices=True)
@@ -203,7 +203,7 @@ def _runs(places_a: Int64s, places_b: Int64s) -> Iterator[AlignedBlock]:
 
 
 def longest_rising(values: Int64s) -> Int64s:
-    """Return where the members of a longest rising subsequence stand."""
+    """Return the indices of a longest increasing subsequence."""
     if bool(np.all(values[1:] > values[:-1])):
         return np.arange(len(values), dtype=np.int64)
     ends: list[int] = []
@@ -226,8 +226,8 @@ def longest_rising(values: Int64s) -> Int64s:
     return np.array(chosen[::-1], dtype=np.int64)
 
 
-def _look_closely(a: Digests, b: Digests, stretch: _Stretch) -> Iterator[AlignedBlock]:
-    """Match what occurs several times; a stretch that is too large counts as different."""
+def _match_repeated(a: Digests, b: Digests, stretch: _Stretch) -> Iterator[AlignedBlock]:
+    """Match digests that occur several times; a stretch that is too large counts as different."""
     mine, theirs = a[stretch.a : stretch.a_end], b[stretch.b : stretch.b_end]
     if len(mine) * len(theirs) > _SMALL or not np.isin(mine, theirs).any():
         return

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.archive.commit_chain import read_stored_commit
 from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, digest_of, has_valid_checksum
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import read_stored_commit
 from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.archive.view import ArchiveView
 from kafkeep.clock import now_ms
@@ -50,7 +50,7 @@ from kafkeep.store.open import open_store
 
 TASKS_PER_CORE = 3
 _SMALL_BYTES = 32 << 20
-"""Less than this is not worth a task of its own."""
+"""The minimum size of a task."""
 
 OnProgress = Callable[[int, int], None]
 
@@ -65,7 +65,7 @@ def run_compare(
 ) -> CompareResult:
     """Read the target back and compare it with the archive; see docs/verify.md.
 
-    PreflightError when a topic is not there, or its partitions are others than archived.
+    Raise PreflightError when a topic does not exist or has other partitions than archived.
     """
     with BackgroundSession(spark) as door, Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
@@ -109,7 +109,7 @@ def run_compare(
 
 
 def _load_side(view: ArchiveView, info: TopicInfo, expiry: Expiry) -> ArchiveSide:
-    """Read what the archive holds of one topic."""
+    """Load the archived entries of one topic."""
     entries = view.entries(info.topic, info.incarnation)
     incarnations = [number for name, number in view.topics if name == info.topic]
     return ArchiveSide(
@@ -156,19 +156,19 @@ def _gaps(view: ArchiveView, plans: list[TopicComparison]) -> list[str]:
 
 RESTORES = "_kafkeep/restores/"
 OBJECTS = "-objects"
-"""Folders of lists of objects, which are no documents of restores."""
+"""Folders of object lists, which are not restore documents."""
 
 
 def describe_targets(
     admin: Admin, names: Sequence[str], restored: Mapping[str, RestoredTopic]
 ) -> dict[str, TargetTopic]:
-    """Return the topics; PreflightError names those that are not there."""
+    """Return the topics; raise PreflightError that names missing ones."""
     there = admin.topics(names)
     missing = [name for name in names if name not in there]
     if missing:
         raise PreflightError(
             f"the target has no topic {', '.join(missing)}",
-            hint="Give the names of topics there with --topics a:new-a.",
+            hint="Map archived topics to their names in the target with --topics a:new-a.",
         )
     partitions = [(name, number) for name in names for number in there[name].partitions]
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
@@ -192,9 +192,9 @@ def describe_targets(
 
 
 def load_restored_topics(store: ObjectStore) -> dict[str, RestoredTopic]:
-    """Return what the archive's restore documents say, by the id of the target topic.
+    """Return the contents of the archive's restore documents, by the id of the target topic.
 
-    They say where the restored records begin; all of these are compared whatever they say.
+    A document states at which offset the restored records start.
     """
     found: dict[str, tuple[int, RestoredTopic]] = {}
     for document in _iter_documents(store):
@@ -220,7 +220,7 @@ def _restored_topic(
 
 
 def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
-    """Yield the newest revision of each document that can be read."""
+    """Yield the newest revision of each readable document."""
     for folder in store.folders(RESTORES):
         if folder.endswith(OBJECTS):
             continue

@@ -1,6 +1,6 @@
-"""Compare topics whose records were distributed to other partitions.
+"""Compare topics whose records were repartitioned.
 
-Both must hold the same records, and those of each key in the same order.
+Both sides must hold the same records, and the records of each key in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkeep.compare.stream import StreamComparison
 from kafkeep.numba_setup import Int64s
 
 RECORDS_PER_SHARE = 1 << 20
-"""Records of each side that are held at once; 56 bytes of each."""
+"""The number of records of each side in memory, at 56 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Share:
     count: int
 
     def wants(self, rows: DigestRows) -> NDArray[np.bool_]:
-        """Return which records are in this share: by key, or by digest without a key."""
+        """Return a mask of the records in this share: by key, or by digest without a key."""
         keys = rows.parts[:, KEY]
         by = np.where(keys == NOTHING, rows.digests, keys)
         wanted: NDArray[np.bool_] = by % np.uint64(self.count) == np.uint64(self.number)
@@ -37,14 +37,14 @@ class Share:
 
 
 def shares_for(records: int) -> list[Share]:
-    """Cut the keys of so many records into shares that fit into memory."""
+    """Split the keys into shares whose records fit into memory."""
     count = max(1, -(-records // RECORDS_PER_SHARE))
     return [Share(number, count) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """The records of one side, sorted by key, in order for each."""
+    """The records of one side, sorted by key; the records of a key keep their order."""
 
     rows: DigestRows
     partitions: Int64s
@@ -75,12 +75,12 @@ class _Held:
         return cls(whole.pick(order), several[order], spans)
 
     def count(self, key: int) -> int:
-        """Return how many records a key has."""
+        """Return the number of records with a key."""
         start, end = self.starts.get(key, (0, 0))
         return end - start
 
     def of(self, key: int) -> tuple[DigestRows, bool]:
-        """Return the records of a key, and whether they are of one partition."""
+        """Return the records of a key, and whether they are all in one partition."""
         start, end = self.starts.get(key, (0, 0))
         one = end - start < 2 or bool((np.diff(self.partitions[start:end]) == 0).all())
         return self.rows.pick(slice(start, end)), one
@@ -93,10 +93,10 @@ def compare_keys(
     share: Share,
     leniency: Leniency,
 ) -> tuple[int, int, int, Tally]:
-    """Return how many records are in both, in the archive, in the target, and what differs.
+    """Return the number of records in both, in the archive and in the target, and the differences.
 
-    Records without key, and keys that several partitions of the archive hold, have no order among
-    themselves that could be kept: they are compared as they come, in any order.
+    Records without a key, and keys that are in several archived partitions, have no defined order:
+    they are compared in any order.
     """
     ours = _Held.collect(archive, fields, share)
     theirs = _Held.collect(target, fields, share)

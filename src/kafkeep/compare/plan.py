@@ -1,6 +1,6 @@
 """Plan a comparison: which archived partitions are compared with which of the target. Pure.
 
-The document of the restore that wrote a target says where its records begin and how they were
+The document of the restore that wrote a target states where its records start and how they were
 changed. Objects that a retention rule has deleted are left out.
 """
 
@@ -33,7 +33,7 @@ from kafkeep.options.option import did_you_mean
 def archive_part(
     partition: int, entries: Sequence[Entry], selection: Selection, expired: frozenset[str]
 ) -> ArchivePart:
-    """Leave out expired objects, and note where their records were: a target may have them.
+    """Leave out expired objects, and note where their records were: the target may have them.
 
     The number of records before them is known only without a selection.
     """
@@ -63,14 +63,14 @@ def expired_notes(entries: Sequence[Entry], expired: Mapping[str, str]) -> Itera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
-    """What a restore's document says of one target topic; empty without one."""
+    """The contents of a restore's document on one target topic; empty without one."""
 
     bases: Mapping[int, int] = field(default_factory=dict)
-    """Where each partition's records begin."""
+    """The first restored offset of each partition."""
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """What was restored, and how it was routed: ``RestoreOptions.selection``."""
+    """The selection and the routing of the restore: ``RestoreOptions.selection``."""
     ids: IdMap | None = None
-    """Which schema ids records got; None: they kept theirs."""
+    """The new schema ids of records; None if they kept theirs."""
     source: tuple[str, int] | None = None
     """The archived topic and its incarnation."""
     commit: tuple[str, int] | None = None
@@ -78,11 +78,11 @@ class RestoredTopic:
 
     @property
     def spread(self) -> bool:
-        """Whether records came into other partitions than they were in."""
+        """True if the restore changed the partitions of records."""
         return bool(self.asked.get("partition_map") or self.asked.get("partition_count"))
 
     def moved(self, partitions: Collection[int]) -> dict[int, int] | None:
-        """Return where each partition went as a whole; None when that has no answer."""
+        """Return the target of each partition; None if partitions were split or merged."""
         if not self.spread:
             return {number: number for number in partitions}
         chosen = {
@@ -109,11 +109,11 @@ def as_restored(
 
 
 def check_comparable(topic: str, restored: RestoredTopic) -> None:
-    """Refuse what was restored in a way that leaves nothing to compare with."""
+    """Refuse a topic whose restore filtered or transformed its records."""
     if restored.asked.get("filter"):
         raise PreflightError(
-            f"topic {topic} was restored with --filter: what it left out cannot be told from what "
-            "was lost",
+            f"topic {topic} was restored with --filter: filtered records cannot be distinguished "
+            "from lost ones",
             hint="Leave it out with --topics.",
         )
     if restored.asked.get("transforms"):
@@ -126,20 +126,20 @@ def check_comparable(topic: str, restored: RestoredTopic) -> None:
 def restore_notes(
     side: ArchiveSide, restored: RestoredTopic, options: CompareOptions
 ) -> Iterator[str]:
-    """State what the restore's document says that matters here."""
+    """Yield notes on how the restore affects the comparison."""
     bases = {n: base for n, base in restored.bases.items() if base}
     if bases:
         yield "records before the restore began are not compared: " + ", ".join(
             f"partition {n} begins at {base}" for n, base in sorted(bases.items())
         )
     if restored.ids is not None:
-        yield "its restore gave records other schema ids: compared with those"
+        yield "its restore changed schema ids: records are compared with the new ids"
     source = side.info
     if restored.source == (source.topic, source.incarnation) and not side.is_newest:
-        yield f"its restore was of incarnation {source.incarnation}: compared with that"
+        yield f"its restore used incarnation {source.incarnation}: compared with that incarnation"
     if restored.commit is not None and restored.commit != (side.log, side.commit):
         log, number = restored.commit
-        yield f"its restore was of commit {number} of {log}, this comparison is of {side.commit}"
+        yield f"its restore used commit {number} of {log}, this comparison uses {side.commit}"
     given = {
         "partitions": options.partitions,
         "offsets": options.offsets,
@@ -148,11 +148,11 @@ def restore_notes(
     }
     for name, value in given.items():
         if restored.asked.get(name) is not None and value in (None, ()):
-            yield f"its restore was given --{name}, this comparison is not"
+            yield f"its restore used --{name}, this comparison does not"
 
 
 def is_exact(restored: RestoredTopic, options: CompareOptions) -> bool:
-    """Whether records must have their original offsets: by the options or the document."""
+    """Return whether the options or the document require original offsets."""
     return options.exact_offsets or bool(restored.asked.get("exact"))
 
 
@@ -167,7 +167,7 @@ class ArchiveSide:
     log: str
     commit: int
     is_newest: bool = True
-    """Whether the topic has no newer incarnation."""
+    """True if the topic has no newer incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,10 @@ class TargetTopic:
     name: str
     topic_id: str
     offsets: Mapping[int, OffsetRange]
-    """What each partition holds."""
+    """The offsets of each partition."""
     compacts: bool = False
     restored: RestoredTopic = NOT_RESTORED
-    """What the document of its restore says."""
+    """The contents of its restore's document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +195,12 @@ class TopicComparison:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Fields that its objects do not hold, and that are not compared."""
+        """Fields that are not compared because the objects do not hold them."""
         return tuple(name for name in FIELDS if name not in self.fields)
 
     @property
     def by_key(self) -> bool:
-        """Whether only the order inside of each key counts."""
+        """True if only the order within each key matters."""
         return any(work.share is not None for work in self.work)
 
 
@@ -209,7 +209,7 @@ def choose_topics(
 ) -> list[tuple[TopicInfo, str]]:
     """Return the archived topics and their names in the target.
 
-    Each in its newest incarnation, or the selected one.
+    Each topic in its newest incarnation, or the selected one.
     """
     selected = dict(options.incarnations)
     known = {name for name, _ in archived} | selected.keys()
@@ -230,9 +230,9 @@ def choose_topics(
 
 
 def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) -> TopicComparison:
-    """Plan one topic; PreflightError when its partitions are others and nothing says why.
+    """Plan one topic; raise PreflightError if its partitions differ without an explanation.
 
-    Objects that have expired are left out, and a note says so.
+    Expired objects are left out with a note.
     """
     source, entries, expired = side.info, side.entries, side.expired
     check_comparable(target.name, target.restored)
@@ -245,18 +245,20 @@ def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) 
         archive_part(n, by_partition[n], _selection(source.topic, n, options), frozenset(expired))
         for n in wanted
     ]
-    notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
+    notes = [
+        f"its objects do not hold the {name}: not compared" for name in FIELDS if name not in fields
+    ]
     notes.extend(expired_notes(entries, expired))
     if target.restored.asked.get("shift") and "timestamp" in fields:
         fields = tuple(name for name in fields if name != "timestamp")
-        notes.append("its restore moved the times of records: not compared")
+        notes.append("its restore shifted timestamps: they are not compared")
     notes.extend(restore_notes(side, target.restored, options))
     moved = None if options.repartitioned else target.restored.moved(wanted)
     if moved is None:
         _check_by_key(target, options, expired)
         work = _plan_by_key(source, target, parts, fields)
         if "key" not in fields:
-            notes.append("keys are not in its objects: compared without regard to order")
+            notes.append("its objects do not hold keys: compared without regard to order")
     else:
         _check_partitions(source, target, sorted(by_partition))
         work = [
@@ -296,17 +298,17 @@ def _selection(topic: str, partition: int, options: CompareOptions) -> Selection
 
 
 def _check_by_key(target: TargetTopic, options: CompareOptions, expired: Mapping[str, str]) -> None:
-    """Refuse what cannot be compared where records were distributed anew."""
+    """Refuse a comparison that is impossible with repartitioned records."""
     if options.exact_offsets:
         raise PreflightError(
-            f"topic {target.name}: its restore spread records anew, and gave them other offsets",
+            f"topic {target.name}: its restore repartitioned the records, so their offsets changed",
             hint="Leave out --exact-offsets.",
         )
     if expired:
         raise PreflightError(
-            f"topic {target.name}: records were spread anew, and objects of the archive have "
-            "expired: whose records are no longer held cannot be told",
-            hint="Leave it out with --topics, or compare a time that is held with --from.",
+            f"topic {target.name}: its records were repartitioned and objects of the archive have "
+            "expired: the expired records cannot be identified",
+            hint="Leave it out with --topics, or select a time that is still archived with --from.",
         )
 
 
@@ -316,12 +318,12 @@ def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[in
     raise PreflightError(
         f"topic {target.name} has {len(target.offsets)} partitions, {source.topic} had "
         f"{len(there)} when it was archived",
-        hint="If its records were spread anew, say --repartitioned: then each key is compared.",
+        hint="If its records were repartitioned, add --repartitioned to compare them by key.",
     )
 
 
 def _read_from(target: TargetTopic, partition: int) -> OffsetRange:
-    """Return what is read of a partition of the target."""
+    """Return the offsets to read from a partition of the target."""
     held = target.offsets[partition]
     start = min(held.end, max(held.start, target.restored.bases.get(partition, 0)))
     return OffsetRange(start, held.end)
@@ -335,7 +337,7 @@ def _side_by_side(  # noqa: PLR0917
     fields: tuple[str, ...],
     options: CompareOptions,
 ) -> CompareWork:
-    """Hold an archived partition against partition ``number`` of the target."""
+    """Compare an archived partition with partition ``number`` of the target."""
     offsets = _read_from(target, number)
     exact = is_exact(target.restored, options)
     return CompareWork(

@@ -1,4 +1,4 @@
-"""The result of a comparison: the value that is printed and reported."""
+"""The result of a comparison, for output and reports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CompareResult:
     topics: tuple[TopicResult, ...]
     notes: tuple[str, ...] = ()
     lost_commits: bool = False
-    """Whether an earlier verify saw commits that the log no longer has; the notes name them."""
+    """True if the log has lost commits that an earlier verify saw; the notes name them."""
 
     @property
     def tally(self) -> Tally:
@@ -93,7 +93,7 @@ class CompareResult:
 
     @property
     def exit_code(self) -> int:
-        """0 when clean, 3 with warnings, 13 when the target is not what was archived."""
+        """0 when clean, 3 with warnings, 13 when the target differs from the archive."""
         return {"clean": 0, "warnings": 3, "differs": DamagedError.exit_code}[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class CompareResult:
         }
 
     def lines(self) -> list[str]:
-        """Return sentences on what differs, the worst first."""
+        """Return a sentence for each difference, the worst first."""
         found = []
         for topic in self.topics:
             for one in topic.compared:

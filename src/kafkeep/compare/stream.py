@@ -28,7 +28,7 @@ _PLACES = 5
 
 
 class RecordStream:
-    """One stream, and how far it was read; ``expected`` is about how many records it has."""
+    """One stream and its read position; ``expected`` estimates its number of records."""
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], fields: Collection[str], expected: int = 0
@@ -41,11 +41,11 @@ class RecordStream:
 
     @property
     def remaining(self) -> int:
-        """About how many records are still to come."""
+        """The estimated number of remaining records."""
         return max(0, self._expected - self.taken)
 
     def head(self) -> pa.RecordBatch | None:
-        """Return the next records, some of them; None at the end."""
+        """Return some of the next records; None at the end."""
         while self._head is None or not self._head.num_rows:
             self._head = next(self._batches, None)
             if self._head is None:
@@ -53,13 +53,13 @@ class RecordStream:
         return self._head
 
     def skip(self, count: int) -> None:
-        """Leave out records of the head."""
+        """Skip records of the head."""
         assert self._head is not None
         self._head = self._head.slice(count)
         self.taken += count
 
     def take(self, count: int) -> DigestRows:
-        """Return the next records as digests: fewer at the end alone."""
+        """Return the next ``count`` records as digests; fewer only at the end."""
         pieces = []
         while count > 0 and (head := self.head()) is not None:
             piece = head.slice(0, min(count, head.num_rows))
@@ -73,8 +73,8 @@ class RecordStream:
 class Unmatched:
     """Records of one stream that the other does not have there.
 
-    ``gaps`` says how many matched records come before each: those of both streams that share
-    that number stand in the same place.
+    ``gaps`` holds the number of matched records before each record. Records of both streams with
+    the same number are in the same place.
     """
 
     count: int = 0
@@ -83,7 +83,7 @@ class Unmatched:
     _kept: int = 0
 
     def add(self, rows: DigestRows, gap: int) -> None:
-        """Take records; only so many are kept."""
+        """Add records; those beyond the limit are only counted."""
         self.count += len(rows)
         kept = rows.pick(slice(0, max(0, MOST_KEPT - self._kept)))
         if len(kept):
@@ -93,22 +93,22 @@ class Unmatched:
 
     @property
     def rows(self) -> DigestRows:
-        """What was kept."""
+        """The kept records."""
         return join_rows(self._rows)
 
     @property
     def gaps(self) -> Int64s:
-        """The place of each row that was kept."""
+        """The place of each kept record."""
         return np.concatenate(self._gaps) if self._gaps else np.empty(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
 class StreamComparison:
-    """The result of two streams: how many records are the same, and which are not."""
+    """The result of two streams: the number of equal records, and the unmatched ones."""
 
     matched: int = 0
     displaced: int = 0
-    """Matched records that stand at another offset."""
+    """Matched records at a different offset."""
     displaced_at: list[tuple[int, int]] = field(default_factory=list)
     lacking: Unmatched = field(default_factory=Unmatched)
     """Records of the archive that the target does not have there."""
@@ -116,11 +116,11 @@ class StreamComparison:
     """Records of the target that the archive does not have there."""
 
     def match(self, ours: Int64s, theirs: Int64s) -> None:
-        """Count records that are the same, by their offsets in archive and target."""
+        """Count equal records, given their offsets in archive and target."""
         self.matched += len(ours)
-        self._see_offsets(ours, theirs)
+        self._count_moved(ours, theirs)
 
-    def _see_offsets(self, ours: Int64s, theirs: Int64s) -> None:
+    def _count_moved(self, ours: Int64s, theirs: Int64s) -> None:
         other: NDArray[np.bool_] = ours != theirs
         if other.any():
             self.displaced += int(other.sum())
@@ -131,7 +131,7 @@ class StreamComparison:
 def compare_streams(
     archive: RecordStream, target: RecordStream, fields: Collection[str]
 ) -> StreamComparison:
-    """Read both to the end and return where they differ."""
+    """Read both streams to the end and return the differences."""
     found = StreamComparison()
     while (ours := archive.head()) is not None and (theirs := target.head()) is not None:
         count = _count_alike(ours, theirs, fields)
@@ -153,7 +153,7 @@ def _offsets(batch: pa.RecordBatch, count: int) -> Int64s:
 
 
 def _count_alike(ours: pa.RecordBatch, theirs: pa.RecordBatch, fields: Collection[str]) -> int:
-    """Return how many records at the beginning are known to be equal; 0 if few are."""
+    """Return the number of equal records at the start; 0 if there are few."""
     count: int = min(ours.num_rows, theirs.num_rows, MOST_COMPARED)
     while count:
         a, b = ours.slice(0, count), theirs.slice(0, count)
@@ -181,7 +181,7 @@ def _realign(archive: RecordStream, target: RecordStream, found: StreamCompariso
             size *= _GROWTH
             continue
         if not alike:
-            # Nothing in common though the windows are large: the longer stream has more to lose.
+            # Large windows have no record in common: skip records of the longer stream.
             longer = archive.remaining + len(ours) > target.remaining + len(theirs)
             if ended or longer:
                 found.lacking.add(ours, found.matched)
@@ -199,7 +199,7 @@ def _realign(archive: RecordStream, target: RecordStream, found: StreamCompariso
 
 
 def _lacks(mine: DigestRows, others: DigestRows, size: int) -> int:
-    """Return how many records to take: up to where the other stream is, or a window."""
+    """Return the number of records to read to reach the other stream, or to fill a window."""
     if not len(mine) and len(others):
         return len(others)
     return size - len(mine)
@@ -208,7 +208,7 @@ def _lacks(mine: DigestRows, others: DigestRows, size: int) -> int:
 def _take_aligned(
     ours: DigestRows, theirs: DigestRows, blocks: list[AlignedBlock], found: StreamComparison
 ) -> tuple[DigestRows, DigestRows]:
-    """Count equal records and what is before them; return what comes after the last of them."""
+    """Count the aligned records and those before them; return the rows after the last match."""
     at_a = at_b = 0
     for a, b, size in blocks:
         found.lacking.add(ours.pick(slice(at_a, a)), found.matched)

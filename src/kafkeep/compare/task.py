@@ -1,9 +1,9 @@
 """The Spark task of a comparison: it compares partitions and reports the differences.
 
 Both sides are read as records: the archive by its log, the target by Fetch. Archived records get
-the schema ids that their restore gave them. Tombstones that an exact restore put where there was no
-record are counted and not compared: there may be millions of them, and an archive of such a target
-has some too.
+the schema ids that their restore gave them. Tombstones that an exact restore wrote into holes
+are counted but not compared: there may be millions of them. The archive of such a target holds
+them, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kafkeep.store.open import open_store
 
 
 def compare_bundle(bundle: CompareBundle) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Compare each piece of work; yields one row for each. Reads only: safe to run again."""
+    """Compare each work item and yield one row for it. Reads only; safe to run again."""
     wire = wire_for(bundle.locations.kafka)
     store = open_store(bundle.locations.archive, bundle.locations.storage)
     for work in bundle.work:
@@ -69,7 +69,7 @@ def compare_bundle(bundle: CompareBundle) -> Iterator[tuple[str, dict[str, Any]]
 def _compare(
     work: CompareWork, store: ObjectStore, wire: Wire, reading: ReadOptions
 ) -> tuple[int, int, int, Tally]:
-    """Return records of the archive, of the target, of both, and what differs."""
+    """Return the number of records in the archive, the target and both, and the differences."""
 
     def ours(part: ArchivePart) -> Iterator[pa.RecordBatch]:
         records = iter_archive(store, part.entries, part.selection, reading)
@@ -90,16 +90,16 @@ def _compare(
     mine, other = work.archive[0], work.parts[0]
     if not work.leniency.exact:
         return _side_by_side(ours(mine), theirs(other), work, lambda: ours(mine))
-    held, seen = Fillers(), Fillers()
+    in_archive, in_target = Fillers(), Fillers()
     archived, read, matched, tally = _side_by_side(
-        held.left_out(ours(mine)),
-        seen.left_out(theirs(other)),
+        in_archive.left_out(ours(mine)),
+        in_target.left_out(theirs(other)),
         work,
         lambda: Fillers().left_out(ours(mine)),
     )
-    classify_fillers(held, seen, tally)
-    same = min(held.count, seen.count)
-    return archived + held.count, read + seen.count, matched + same, tally
+    classify_fillers(in_archive, in_target, tally)
+    same = min(in_archive.count, in_target.count)
+    return archived + in_archive.count, read + in_target.count, matched + same, tally
 
 
 def _side_by_side(
@@ -131,7 +131,7 @@ _FRAME = 5
 
 
 def ids_of(document: Mapping[str, Any]) -> IdMap | None:
-    """Return the ids that a restore's document says records got; None when they kept theirs."""
+    """Return the new schema ids in a restore's document; None if records kept theirs."""
     schemas = document.get("schemas") or {}
     if schemas.get("mode") != "map":
         return None
@@ -141,7 +141,6 @@ def ids_of(document: Mapping[str, Any]) -> IdMap | None:
 
 
 def with_ids(batches: Iterable[pa.RecordBatch], ids: IdMap) -> Iterator[pa.RecordBatch]:
-    """Yield records with their ids replaced."""
     wanted = [name for name, has in (("key", ids.keys), ("value", ids.values)) if has]
     for batch in batches:
         changed = batch
@@ -153,7 +152,7 @@ def with_ids(batches: Iterable[pa.RecordBatch], ids: IdMap) -> Iterator[pa.Recor
 
 
 def mapped(column: pa.BinaryArray, ids: Mapping[int, int]) -> pa.BinaryArray:
-    """Return a column whose framed ids are others; what is not framed stays."""
+    """Return a column with its schema ids replaced; values without an id do not change."""
     known = column.fill_null(b"")
     starts, data = known.buffers()[1:]
     if data is None or not len(column):
@@ -176,14 +175,13 @@ def mapped(column: pa.BinaryArray, ids: Mapping[int, int]) -> pa.BinaryArray:
 
 
 class Fillers:
-    """Takes fillers out of a stream, and keeps the offsets of the first ones."""
+    """Removes fillers from a stream, and keeps the offsets of the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
         self.offsets: list[int] = []
 
     def left_out(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the other records."""
         # pa.scalar would import pandas, which takes half a second.
         key = pa.array([RESERVED_KEY], pa.binary())[0]
         for batch in batches:
@@ -202,7 +200,7 @@ class Fillers:
 
 
 def classify_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
-    """Classify fillers that only one side has; which of several does not matter."""
+    """Classify the fillers that only one side has."""
     more = target.count - archive.count
     if more > 0:
         tally.add(Verdict.FILLER, count=more)
@@ -222,7 +220,7 @@ _MOST_EMPTY = 20
 def iter_archive(
     store: ObjectStore, entries: tuple[Entry, ...], selection: Selection, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the archived records of one partition that were selected, in order."""
+    """Yield the selected archived records of one partition, in order."""
     # Formats and converters take a while to import; the driver needs none of them.
     from kafkeep.objects.records import iter_records  # noqa: PLC0415
 
@@ -246,9 +244,9 @@ def _in_time(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
 def iter_target(
     wire: Wire, topic: str, topic_id: str, partition: int, offsets: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a consumer that reads committed records sees of these offsets.
+    """Yield the records that a read_committed consumer gets at these offsets.
 
-    Every batch's CRC is checked. While one answer is decoded the next is under way.
+    The CRC of every batch is checked. The next request is sent before an answer is decoded.
     """
 
     def ask(offset: int) -> Pending[list[Fetched]]:
@@ -274,9 +272,9 @@ def iter_target(
         else:
             empty += 1
             if empty > _MOST_EMPTY:
-                raise TransientError(f"{topic}-{partition}: Kafka answers nothing at {position}")
+                raise TransientError(f"{topic}-{partition}: Kafka returns no data at {position}")
             if empty > 1 and answer.last_stable >= offsets.end:
-                return  # nothing but a hole is left
+                return  # only a hole remains
         pending = ask(position) if position < offsets.end else None
         yield from iter_decode(_committed(batches, answer), wanted, max_bytes=PIECE_BYTES)
 

@@ -1,4 +1,4 @@
-"""What a comparison gives to a task, and what comes back: values that travel."""
+"""The input and the results of comparison tasks, as values that Spark serializes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkeep.options.kafka import Locations
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which archived records of a partition the target must have; None is all of them."""
+    """The archived records of a partition that the target must have; None means all."""
 
     ranges: tuple[OffsetRange, ...] | None = None
     from_ms: int | None = None
@@ -36,17 +36,17 @@ class ArchivePart:
 
     @property
     def records(self) -> int:
-        """Archived records, each counted once; those of a selection are not known before."""
+        """The number of archived records, each counted once; unknown for a selection."""
         return sum(entry.own_records for entry in self.entries)
 
     @property
     def raw_bytes(self) -> int:
-        """About how much there is to read."""
+        """The estimated number of bytes to read."""
         return sum(entry.raw_bytes or entry.size_bytes for entry in self.entries)
 
     @property
     def sha256(self) -> str:
-        """A digest over the digests of its objects: it names what the target is compared with."""
+        """A digest over the digests of its objects; it identifies the compared data."""
         whole = hashlib.sha256()
         for entry in self.entries:
             whole.update(f"{entry.key} {entry.sha256}\n".encode())
@@ -55,7 +55,7 @@ class ArchivePart:
 
 @dataclass(frozen=True, slots=True)
 class TargetPart:
-    """One partition of the target, and the offsets of it that are read."""
+    """One partition of the target, and the offsets to read."""
 
     partition: int
     offsets: OffsetRange
@@ -63,9 +63,9 @@ class TargetPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareWork:
-    """Archived partitions and those of the target that must hold the same.
+    """Archived partitions and the target partitions that must hold the same records.
 
-    One of each, record by record; or with a ``share`` all of a topic, by keys.
+    One of each, compared record by record; with a ``share``, all of a topic, compared by key.
     """
 
     source: str
@@ -81,13 +81,13 @@ class CompareWork:
 
     @property
     def est_bytes(self) -> int:
-        """About how much is to be read."""
+        """The estimated number of bytes to read."""
         return sum(part.raw_bytes for part in self.archive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareBundle:
-    """Everything that one task needs; travels to the executor."""
+    """The input of one task; serialized to the executor."""
 
     work: tuple[CompareWork, ...]
     locations: Locations
@@ -96,7 +96,7 @@ class CompareBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """The result of one piece of work; ``partition`` is None for a share of a whole topic."""
+    """The result of one work item; ``partition`` is None for a share of a whole topic."""
 
     source: str
     target: str
@@ -112,7 +112,7 @@ class WorkResult:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that travels, and that reports have."""
+        """Return the form of task rows and reports."""
         return {
             "source": self.source,
             "target": self.target,
@@ -144,7 +144,7 @@ class WorkResult:
 
 
 def pack(work: Sequence[CompareWork], bundles: int) -> list[tuple[CompareWork, ...]]:
-    """Spread work over at most so many tasks of even weight."""
+    """Distribute work over at most ``bundles`` tasks of even weight."""
     slots: list[list[CompareWork]] = [[] for _ in range(max(1, bundles))]
     weights = [0] * len(slots)
     for item in sorted(work, key=lambda one: -one.est_bytes):

@@ -1,6 +1,6 @@
 """Print records of an archive in order, reading no more than requested.
 
-Positions to start from are kcat's. So are the output formats: JSON and format strings.
+Start positions and output formats (JSON and format strings) are those of kcat.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An offset, or one counted back from the end of what is archived."""
+    """An offset, absolute or counted back from the archived end."""
 
     kind: Literal["offset", "from-end"]
     value: int
 
     def resolve(self, end: int) -> int:
-        """Return the first offset wanted of a partition archived up to ``end``."""
+        """Return the first offset to print of a partition that is archived up to ``end``."""
         return self.value if self.kind == "offset" else max(0, end - self.value)
 
 
@@ -48,7 +48,7 @@ BEGINNING = Start("offset", 0)
 
 
 def parse_start(text: str) -> Start:
-    """Understand ``beginning``, ``end``, an offset, or ``-N`` for the last N offsets."""
+    """Parse ``beginning``, ``end``, an offset, or ``-N`` for the last N offsets."""
     bare = text.strip()
     if bare == "beginning":
         return BEGINNING
@@ -87,7 +87,7 @@ ToLine = Callable[[Line], bytes]
 def json_line(line: Line) -> bytes:
     """Return a record as one JSON line with the names ``kcat -J`` uses.
 
-    What is not UTF-8 comes whole as ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
+    Data that is not UTF-8 is printed as ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
     """
     document: dict[str, Any] = {
         "topic": line.topic,
@@ -121,13 +121,13 @@ def _text_list(name: str, parts: Sequence[bytes | None]) -> dict[str, Any]:
 
 
 def parse_format(text: str) -> ToLine:
-    """Understand kcat's format string; UsageError names the token that is not one.
+    """Parse kcat's format string; UsageError names an unknown token.
 
-    Null keys and values are ``NULL`` and have the length -1, as ``kcat -Z`` prints them. What is
-    not UTF-8 is printed as it was given.
+    Null keys and values are ``NULL`` and have the length -1, as ``kcat -Z`` prints them. Data
+    that is not UTF-8 is printed unchanged.
     """
     pieces = [_piece(match) for match in _PIECE.finditer(os.fsencode(text))]
-    # What does not depend on the record is put together once.
+    # Parts that do not depend on the record are joined once.
     return lambda line: b"".join(p if isinstance(p, bytes) else p(line) for p in pieces)
 
 
@@ -139,7 +139,7 @@ def _piece(match: re.Match[bytes]) -> bytes | ToLine:
         if token not in _TOKENS:
             raise UsageError(
                 f"{match[0].decode(errors='replace')!r} is not a token of --format",
-                hint="There are %s %S %k %K %t %p %o %T %h and %%.",
+                hint="The tokens are %s %S %k %K %t %p %o %T %h and %%.",
             )
         return _TOKENS[token]
     if escape is not None:
@@ -149,7 +149,7 @@ def _piece(match: re.Match[bytes]) -> bytes | ToLine:
             return bytes([int(escape[1:], 16)])
         raise UsageError(
             f"{match[0].decode(errors='replace')!r} is not an escape of --format",
-            hint=r"There are \n \t \r \0 \\ and \xNN.",
+            hint=r"The escapes are \n \t \r \0 \\ and \xNN.",
         )
     if match[0] in (b"%", b"\\"):
         raise UsageError(f"--format ends in a lone {match[0].decode()}", hint="Write it twice.")
@@ -183,13 +183,13 @@ _TOKENS: dict[bytes, ToLine] = {
 
 PIECE_BYTES = 1 << 20
 Planned = tuple[Window, OffsetRange]
-"""Objects to read, and which of their offsets are wanted."""
+"""Objects to read, and the offsets to print of each."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatOptions:
-    """Which records; empty means all. Times are record times, ``from_ms <= time < until_ms``."""
+    """The records to print; empty means all. Times are ``from_ms <= record time < until_ms``."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
@@ -204,13 +204,13 @@ class CatOptions:
         check_times(self.from_ms, self.until_ms)
 
     def wants_time(self, time_ms: int) -> bool:
-        """Whether a record of that time is wanted."""
+        """Return whether the options select a record of that time."""
         return (self.from_ms is None or time_ms >= self.from_ms) and (
             self.until_ms is None or time_ms < self.until_ms
         )
 
     def may_want(self, entry: Entry) -> bool:
-        """Whether an object may hold wanted records, as far as its entry tells."""
+        """Return whether an object may hold selected records, by its entry."""
         return (
             (not self.partitions or entry.partition_id.partition in self.partitions)
             and (self.from_ms is None or entry.max_timestamp >= self.from_ms)
@@ -221,25 +221,25 @@ class CatOptions:
 def iter_lines(
     store: ObjectStore, name: str, options: CatOptions, to_line: ToLine
 ) -> Iterator[bytes]:
-    """Yield the wanted records as text, several at a time, by topic, partition and offset.
+    """Yield the selected records as text, several at a time, by topic, partition and offset.
 
-    Of a re-created topic the newest incarnation is taken unless told otherwise. Of records whose
-    time the archive does not hold, those are given that lie in an object with wanted times.
-    DamagedError names the object when its bytes are not sound.
+    Of a re-created topic, the newest incarnation is printed by default. Records whose time is not
+    archived are printed if the time range of their object is selected. DamagedError names a
+    damaged object.
     """
     view = load_view(store, name)
     planned = plan_windows(view, options)
     of_sink = any(not window.is_segment for window, _ in planned)
     read_options = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
     expiry = Expiry(store, view, now_ms())
-    pieces = iter_pieces(store, planned, read_options, options, to_line, expiry=expiry)
-    yield from limited(pieces, options.count)
+    groups = iter_line_groups(store, planned, read_options, options, to_line, expiry=expiry)
+    yield from limited(groups, options.count)
 
 
-def limited(pieces: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]:
-    """Yield the lines of pieces, each piece as one, and no more than ``count`` lines."""
+def limited(groups: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]:
+    """Yield the lines of each group joined, at most ``count`` lines in total."""
     left = count
-    for lines in pieces:
+    for lines in groups:
         wanted = lines if left is None else lines[:left]
         if wanted:
             yield b"".join(wanted)
@@ -250,7 +250,7 @@ def limited(pieces: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]
 
 
 def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
-    """Return what may hold wanted records, and which offsets of it are wanted."""
+    """Return the windows that may hold selected records, with the selected offsets."""
     check_topics([view], options.topics or None)
     check_partitions([view], options.topics, options.partitions)
     planned = []
@@ -269,7 +269,7 @@ def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
     return planned
 
 
-def iter_pieces(
+def iter_line_groups(
     store: ObjectStore,
     planned: Iterable[Planned],
     read_options: ReadOptions,
@@ -278,7 +278,7 @@ def iter_pieces(
     *,
     expiry: Expiry | None = None,
 ) -> Iterator[list[bytes]]:
-    """Yield the wanted records of windows as lines."""
+    """Yield the selected records of windows as lines."""
     for window, offsets in planned:
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment
@@ -296,7 +296,7 @@ def iter_pieces(
 def _unless_expired(
     expiry: Expiry | None, window: Window, records: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records; a window that may have expired has none, and a warning instead."""
+    """Yield the records; a window that may have expired yields none and logs a warning."""
     try:
         yield from records
     except DamagedError as error:
@@ -315,7 +315,7 @@ def _iter_records(
     options: CatOptions,
     read_options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records that may be wanted; checked, and aborted ones left out."""
+    """Yield the records that may be selected, checked, without aborted ones."""
     if not window.is_segment:
         # Formats and converters take a while to import; segments need none of them.
         from kafkeep.objects.records import inside, iter_window  # noqa: PLC0415
@@ -336,7 +336,7 @@ def _iter_records(
 
 
 def iter_slices(records: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into pieces of about ``max_bytes``."""
+    """Split records into slices of about ``max_bytes``."""
     rows = max(1, records.num_rows * max_bytes // max(1, records.nbytes))
     for start in range(0, records.num_rows, rows):
         yield records.slice(start, rows)

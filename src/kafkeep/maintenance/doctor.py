@@ -1,8 +1,9 @@
-"""Check the environment, in the order in which it helps: the machine, Kafka, the store, Spark.
+"""Check the environment in this order: the machine, Kafka, the store, Spark.
 
-The machine needs Java and room for temporary files. Kafka must be reachable, and show and permit
-what a backup needs; on request a topic of its own tries what a restore at exact offsets needs. The
-store must be readable and writable, decide races, and agree on the time. Spark must run a job.
+The machine needs Java and space for temporary files. Kafka must be reachable and permit what a
+backup needs; on request, a temporary topic tests what a restore at exact offsets needs. The store
+must be readable and writable, honour conditional creates, and agree on the time. Spark must run a
+job.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from kafkeep.store.s3 import S3Store
 
 
 def passed(subject: str, what: str) -> Check:
-    """Return a check that all is well with."""
+    """Return a check that passed."""
     return Check(CheckStatus.PASS, subject, what)
 
 
 def warned(subject: str, what: str, hint: str | None = None) -> Check:
-    """Return a check that does not stop a run, but is worth knowing."""
+    """Return a check with a problem that does not stop a run."""
     return Check(CheckStatus.WARN, subject, what, hint)
 
 
 def failed(subject: str, error: KafkeepError) -> Check:
-    """Return a check that a run would end with ``error`` on."""
+    """Return a check with a problem that would end a run with ``error``."""
     return Check(CheckStatus.FAIL, subject, error.message, error.hint, error.exit_code)
 
 
-def guarded(subject: str, steps: Iterable[Check]) -> Iterator[Check]:
-    """Yield the checks of ``steps``; an error that ends them is a failed check."""
+def errors_as_checks(subject: str, steps: Iterable[Check]) -> Iterator[Check]:
+    """Yield the checks of ``steps``; an error becomes a failed check."""
     try:
         yield from steps
     except KafkeepError as error:
@@ -60,7 +61,7 @@ LITTLE_ROOM_BYTES = 1 << 30
 
 
 def check_java() -> Iterator[Check]:
-    """Say which Java is used."""
+    """Report which Java is used."""
     java = require_java()
     yield passed("java", f"{java_version(java)} at {java}")
 
@@ -76,12 +77,12 @@ def check_spark(options: SparkOptions) -> Iterator[Check]:
 
 
 def check_disk(folder: str | None = None) -> Iterator[Check]:
-    """Look for room where temporary files go."""
+    """Check the free space for temporary files."""
     folder = folder or tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     what = f"{format_size(free)} free in {folder}"
     if free < LITTLE_ROOM_BYTES:
-        yield warned("disk", what, "Free some, or set TMPDIR to a folder with more room.")
+        yield warned("disk", what, "Free some space, or set TMPDIR to a folder with more.")
     else:
         yield passed("disk", what)
 
@@ -95,7 +96,7 @@ BODY = b"written by kafkeep doctor\n"
 def check_store(
     address: str, options: StorageOptions, now_ms: Callable[[], int]
 ) -> Iterator[Check]:
-    """Read, write, race and delete small objects of our own; all of them are removed."""
+    """Write, read, race and delete small test objects; all of them are removed."""
     store = open_store(address, replace(options, retry_deadline_ms=RETRY_DEADLINE_MS))
     found = next(iter(store.list("_kafkeep/")), None)
     kept = "holds an archive" if found else "holds no archive yet"
@@ -123,7 +124,7 @@ def _read_back(store: ObjectStore, key: str) -> Check:
 
 
 def _skew(stamped_ms: int, before_ms: int, after_ms: int) -> Check:
-    """Compare the store's clock with ours; stores may tell whole seconds only."""
+    """Compare the store's clock with this machine's; stores may report whole seconds only."""
     ahead = max(0, stamped_ms - after_ms)
     behind = max(0, before_ms - stamped_ms - 1000)
     off = ahead or behind
@@ -138,8 +139,8 @@ def _remove(store: ObjectStore, key: str) -> tuple[Check, ...]:
     try:
         store.delete(key)
     except AccessDeniedError:
-        what = f"objects cannot be deleted, so {key} stays"
-        return (warned("store delete", what, "Backups do not need it; retention would."),)
+        what = f"objects cannot be deleted, so {key} remains"
+        return (warned("store delete", what, "Backups do not need to delete; gc does."),)
     return ()
 
 
@@ -147,19 +148,19 @@ def _check_races(store: ObjectStore) -> Iterator[Check]:
     if not probe_conditional_create(store):
         yield failed("store races", unsafe(store))
         return
-    yield passed("store races", "of several writers of one object exactly one wins")
+    yield passed("store races", "if several writers create one object, exactly one succeeds")
     bare = store.inner if isinstance(store, RetryingStore) else store
     if isinstance(bare, S3Store) and not bare.uses_parts:
         yield _parts(bare)
 
 
 def _parts(store: S3Store) -> Check:
-    """Race uploads in parts where they are not used for objects of ordinary size."""
+    """Race multipart uploads; they are used only for very large objects here."""
     if probe_parts(store):
-        return passed("store parts", "uploads in parts are decided for one writer too")
+        return passed("store parts", "multipart uploads also let exactly one writer succeed")
     return warned(
         "store parts",
-        "several writers of one object in parts can win",
+        "several multipart uploads of one object can succeed",
         "kafkeep sends objects up to 4 GiB in one request here; keep segments smaller than that.",
     )
 
@@ -176,7 +177,7 @@ TIMEOUT_MS = 10_000
 
 
 def check_kafka(options: KafkaOptions) -> Iterator[Check]:
-    """Connect, then ask for all that a backup asks for; changes nothing."""
+    """Connect, then send the requests of a backup; changes nothing."""
     with Wire(options, connect_timeout_ms=TIMEOUT_MS) as wire:
         admin = Admin(wire, timeout_ms=TIMEOUT_MS)
         cluster = admin.cluster_id()
@@ -200,18 +201,18 @@ def _check_topics(admin: Admin) -> Iterator[Check]:
     if not names:
         yield warned(
             "kafka topics",
-            "none can be seen",
-            "Grant Describe and Read on the topics to be backed up.",
+            "no topic is visible",
+            "Grant Describe and Read on the topics to back up.",
         )
         return
-    yield passed("kafka topics", f"{len(names)} can be seen")
+    yield passed("kafka topics", f"{len(names)} visible")
     try:
         admin.topic_configs(names[:1])
     except AccessDeniedError as error:
         yield warned(
             "kafka settings",
             error.message,
-            "Grant DescribeConfigs on the topics, or they are restored with default settings.",
+            "Grant DescribeConfigs on the topics; otherwise a restore uses default settings.",
         )
     else:
         yield passed("kafka settings", "topic settings can be read")
@@ -221,12 +222,12 @@ def _check_groups(admin: Admin) -> Iterator[Check]:
     try:
         groups = list_groups(admin)
     except AccessDeniedError as error:
-        hint = "Grant Describe on groups, or their offsets are not kept."
+        hint = "Grant Describe on groups; otherwise their offsets are not archived."
         yield warned("kafka groups", error.message, hint)
     except KafkeepError as error:
         yield failed("kafka groups", error)
     else:
-        yield passed("kafka groups", f"{len(groups)} can be seen")
+        yield passed("kafka groups", f"{len(groups)} visible")
 
 
 SUBJECT = "kafka exact offsets"
@@ -235,7 +236,7 @@ MARKER_SECONDS = 10.0
 
 
 def check_exact_offsets(options: KafkaOptions) -> Iterator[Check]:
-    """Fill a scratch topic, delete that, take an offset with a transaction; delete the topic."""
+    """Fill a scratch topic, delete the filler, fill a hole by transaction; delete the topic."""
     name = f"kafkeep-doctor-{uuid.uuid4().hex[:12]}"
     with Wire(options, connect_timeout_ms=TIMEOUT_MS) as wire:
         admin = Admin(wire, timeout_ms=TIMEOUT_MS)
@@ -247,21 +248,21 @@ def check_exact_offsets(options: KafkaOptions) -> Iterator[Check]:
     if (start, end) == (FILLED, FILLED + 1):
         yield passed(SUBJECT, "filler, DeleteRecords and empty transactions work")
     else:
-        what = f"{name} was to have offsets {FILLED} to {FILLED + 1}, and has {start} to {end}"
+        what = f"{name} should have offsets {FILLED} to {FILLED + 1} but has {start} to {end}"
         yield failed(SUBJECT, KafkeepError(what))
 
 
 def _try(wire: Wire, admin: Admin, name: str, topic_id: str) -> tuple[int, int]:
-    """Do what a restore does; return where the partition begins and ends then."""
+    """Run the steps of a restore; return the start and end offset of the partition."""
     key = (name, 0)
     body = filler_batch(FILLED, -1)
     stamp(body, *admin.init_producer_id(), 0)
     answer = wire.produce({key: body}, topic_ids={name: topic_id}).result()[key]
     if answer.error_code:
-        raise KafkeepError(f"Kafka does not take filler: {answer.error_name}")
+        raise KafkeepError(f"Kafka does not accept filler records: {answer.error_name}")
     admin.delete_records({key: FILLED})
     transactions = Transactions(admin, f"kafkeep-restore-{name}")
-    transactions.begin_anew()
+    transactions.fence()
     transactions.mark([key])
     deadline = time.monotonic() + MARKER_SECONDS
     while (end := admin.offsets([key], OffsetSpec.LATEST)[key]) <= FILLED:
@@ -273,25 +274,25 @@ def _try(wire: Wire, admin: Admin, name: str, topic_id: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorPlaces:
-    """What to check; None is left out."""
+    """What to check; None is skipped."""
 
     archive: str | None = None
     storage: StorageOptions = field(default_factory=StorageOptions)
     kafka: KafkaOptions | None = None
     exact: bool = False
-    """Also try in Kafka what a restore at exact offsets needs."""
+    """Also test in Kafka what a restore at exact offsets needs."""
     spark: SparkOptions | None = None
 
 
 def examine(places: DoctorPlaces, clock: Callable[[], int] = now_ms) -> Iterator[Check]:
     """Yield each check as soon as it is done; one that fails does not stop the others."""
-    yield from guarded("java", check_java())
-    yield from guarded("disk", check_disk())
+    yield from errors_as_checks("java", check_java())
+    yield from errors_as_checks("disk", check_disk())
     if places.kafka is not None:
-        yield from guarded("kafka", check_kafka(places.kafka))
+        yield from errors_as_checks("kafka", check_kafka(places.kafka))
         if places.exact:
-            yield from guarded(SUBJECT, check_exact_offsets(places.kafka))
+            yield from errors_as_checks(SUBJECT, check_exact_offsets(places.kafka))
     if places.archive is not None:
-        yield from guarded("store", check_store(places.archive, places.storage, clock))
+        yield from errors_as_checks("store", check_store(places.archive, places.storage, clock))
     if places.spark is not None:
-        yield from guarded("spark", check_spark(places.spark))
+        yield from errors_as_checks("spark", check_spark(places.spark))

@@ -1,7 +1,7 @@
 """A drill: restore the newest backup into scratch topics, compare, clean up, report.
 
-The caller passes the function that restores. A drill writes nothing else: the document of its
-restore lies in a folder that it removes.
+The caller passes the function that restores. A drill writes nothing else: it keeps the document of
+its restore in a temporary folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONGEST_TOPIC = 180
 
 
 class Restored(Protocol):
-    """What a drill asks of a restore's summary."""
+    """The part of a restore's summary that a drill uses."""
 
     records: int
     bytes: int
@@ -53,7 +53,7 @@ class Restored(Protocol):
 
     @property
     def left_out(self) -> list[str]:
-        """What was lost with objects, in sentences."""
+        """Return a sentence for each loss of missing or damaged objects."""
         ...
 
 
@@ -62,24 +62,24 @@ Restore = Callable[[RestoreOptions, Locations, SparkOptions], Restored]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillResult:
-    """What a drill has shown."""
+    """The result of a drill."""
 
     against: CompareResult
     archived: int
-    """Records of these topics in the archive."""
+    """The number of archived records of these topics."""
     restored: Restored
     scratch: Mapping[str, str]
     """Archived topic → the scratch topic it was restored into."""
     sample: str
     leftovers: tuple[str, ...]
-    """Scratch topics of drills that were killed, or of one that runs now."""
+    """Scratch topics of drills that were killed or are still running."""
     began_ms: int
     seconds: float
     warnings: tuple[str, ...] = field(default_factory=tuple)
 
     @property
     def proven(self) -> int:
-        """Records that came back as they were."""
+        """The number of records that were restored unchanged."""
         return self.against.sum("matched")
 
     @property
@@ -120,9 +120,9 @@ class DrillResult:
 def run_drill(
     options: DrillOptions, locations: Locations, spark: SparkOptions, restore: Restore
 ) -> DrillResult:
-    """Restore, compare and clean up; the scratch topics are deleted whatever happens.
+    """Restore, compare and clean up; the scratch topics are always deleted.
 
-    A drill that is killed outright leaves them: the next one names them.
+    A drill that is killed with SIGKILL leaves them; the next drill reports them.
     """
     began_ms, began = now_ms(), time.monotonic()
     with BackgroundSession(spark) as session, Wire(locations.kafka) as wire:
@@ -135,7 +135,7 @@ def run_drill(
         leftovers = _leftovers(admin)
         archived = {(info.topic, info.incarnation) for info in sources}
         picks = pick_sample(view, archived, options.sample, random.SystemRandom())
-        session.session()  # both runs below borrow it
+        session.session()  # both runs below share it
         kept: list[str] = []
         names = tuple(scratch.values())
         with cleaned_up(admin, names, kept), tempfile.TemporaryDirectory() as folder:
@@ -172,13 +172,13 @@ def run_drill(
 
 
 def view_to_try(store: ObjectStore, options: DrillOptions) -> ArchiveView:
-    """Return what is to be restored; PreflightError when a commit of several logs is asked for."""
+    """Return the view to restore; PreflightError when several logs match a requested commit."""
     topics = options.topics or None
     return load_chosen(store, options.name, topics, at_ms=options.at_ms, commit=options.commit)
 
 
 def scratch_names(topics: Sequence[str], at_ms: int) -> dict[str, str]:
-    """Return a name for each topic that no other topic has: prefix, time, random, number, topic."""
+    """Return a unique name for each topic: prefix, time, random part, number, topic."""
     when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     run = f"{PREFIX}{when}-{uuid.uuid4().hex[:8]}"
     return {
@@ -192,7 +192,7 @@ def pick_sample(
     sample: Sample | None,
     chance: random.Random,
 ) -> tuple[OffsetPick, ...]:
-    """Return one stretch of offsets of each partition, at a random place; none for all of them."""
+    """Return one range of offsets of each partition, at a random place; none means everything."""
     if sample is None:
         return ()
     spans: dict[PartitionId, OffsetRange] = {}
@@ -217,9 +217,9 @@ def _leftovers(admin: Admin) -> tuple[str, ...]:
 
 @contextmanager
 def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterator[None]:
-    """Delete the topics at the end, whatever it is.
+    """Delete the topics at the end, also after an error.
 
-    That they cannot be deleted is added to ``kept``, and hides nothing of what the drill has shown.
+    A failure to delete them is added to ``kept`` and does not hide the result of the drill.
     """
     try:
         yield
@@ -227,12 +227,12 @@ def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterat
         try:
             admin.delete_topics(topics)
         except KafkeepError as error:
-            kept.append(f"scratch topics are left to be deleted: {error.message}")
+            kept.append(f"scratch topics were not deleted: {error.message}")
             logger.warning("%s", kept[-1])
 
 
 def _warnings(restored: Restored) -> Iterator[str]:
-    """Say what a restore of this archive would lack; retention of scratch topics is nobody's."""
+    """Yield what a restore of this archive would lack, without retention settings."""
     yield from restored.left_out
     yield from restored.missing
     for gap in restored.gaps:

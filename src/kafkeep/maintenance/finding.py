@@ -1,4 +1,4 @@
-"""What was found wrong with an archive, or worth knowing, and the report of it, as values."""
+"""Findings of a verification and the report that holds them, as values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkeep.errors import DamagedError, GapError
 
 
 class Severity(StrEnum):
-    """How bad it is. Damage, and lost commits, make an archive not intact."""
+    """The severity of a finding. Damage and lost commits make an archive not intact."""
 
     DAMAGE = "damage"
     WARNING = "warning"
@@ -21,47 +21,47 @@ class Severity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What it is; scripts may rely on these words."""
+    """The kind of a finding; scripts may rely on these values."""
 
     MISSING = "missing"
-    """An object that the log names is not there."""
+    """An object that the log names is missing."""
     EXPIRED = "expired"
-    """It is not there, and a retention rule may have deleted it: no damage."""
+    """An object is missing, and a retention rule may have deleted it: not damage."""
     TRUNCATED = "truncated"
-    """An object is shorter than the log says."""
+    """An object is shorter than the log states."""
     ALTERED = "altered"
-    """An object's bytes are not those that were written."""
+    """The bytes of an object have changed."""
     UNDECODABLE = "undecodable"
-    """The bytes are those that were written, and yet the records cannot be had from them."""
+    """The bytes have not changed, but the records cannot be decoded."""
     MISCOUNTED = "miscounted"
-    """Records, offsets, times or index are not what the log says."""
+    """Records, offsets, times or index differ from the log."""
     BROKEN_CHAIN = "broken-chain"
     """A commit is missing, damaged, or does not continue the one before it."""
     LOST_COMMITS = "lost-commits"
-    """The bucket shows that the log once went further, or was another: commits were removed."""
+    """Commits were removed from the log, as objects or traces in the bucket show."""
     BAD_SCHEMAS = "bad-schemas"
-    """The document of schemas that a commit names is missing, or not what was written."""
+    """The schema document that a commit names is missing or has changed."""
     OVERLAP = "overlap"
-    """Two objects answer for the same offsets."""
+    """Two objects hold the same offsets."""
     BAD_CHECKPOINT = "bad-checkpoint"
-    """A checkpoint disagrees with the log; it is only a shortcut and the log holds."""
+    """A checkpoint disagrees with the log; the log is authoritative."""
     GAP = "gap"
-    """Offsets that were never archived; the log says why."""
+    """Offsets that were never archived; the log states the reason."""
     NO_OBJECT = "no-object"
-    """Archived offsets for which there is no object: all of them held no committed record."""
+    """Archived offsets without an object: they held no committed record."""
     OPEN_INTENT = "open-intent"
-    """A backup is under way, or was cut short and will be finished by the next."""
+    """A backup is running, or was interrupted; the next backup finishes it."""
     NO_LOG = "no-log"
-    """Objects of another writer: nothing says which there were, and what their bytes were."""
+    """Objects of another writer: no log states which objects exist and what they hold."""
     ORPHAN = "orphan"
-    """An object that no log names: a backup that was cut short left it behind."""
+    """An object that no log names, left by an interrupted backup."""
     STRAY = "stray"
-    """A link, a special file or a name that is not UTF-8, in a folder: it was passed over."""
+    """A link, a special file or a name that is not UTF-8, in a folder: it was skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found; ``lost`` are the offsets that can no longer be read or trusted."""
+    """One finding; ``lost`` are the offsets that can no longer be read or trusted."""
 
     severity: Severity
     kind: FindingKind
@@ -90,7 +90,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was checked and what was found; damage first, then warnings, then the rest."""
+    """The totals and the findings: damage first, then warnings, then the rest."""
 
     archive: str
     logs: tuple[str, ...]
@@ -98,26 +98,26 @@ class VerifyReport:
     commits: int
     objects: int
     records: int
-    """Records that the logs count, lost ones included."""
+    """The number of records by the logs, including lost ones."""
     read_bytes: int
     findings: tuple[Finding, ...]
     states: tuple[LogState, ...] = ()
-    """What the logs said when they were verified."""
+    """The states of the logs when they were verified."""
 
     @property
     def is_damaged(self) -> bool:
-        """Whether anything is damaged."""
+        """True if anything is damaged."""
         return any(finding.severity is Severity.DAMAGE for finding in self.findings)
 
     @property
     def intact(self) -> bool:
-        """Whether nothing is damaged, and nothing shows that commits were removed."""
+        """True if nothing is damaged and no commits were removed."""
         lost = any(finding.kind is FindingKind.LOST_COMMITS for finding in self.findings)
         return not self.is_damaged and not lost
 
     @property
     def verdict(self) -> str:
-        """One word for people; without a log nobody can say that nothing is missing."""
+        """One word: intact, readable (without a log), incomplete or damaged."""
         if not self.intact:
             return "damaged" if self.is_damaged else "incomplete"
         return "intact" if self.logs else "readable"
@@ -131,7 +131,7 @@ class VerifyReport:
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets can no longer be read or trusted; each is counted once."""
+        """The number of offsets that can no longer be read or trusted, each counted once."""
         lost: dict[PartitionId | None, list[OffsetRange]] = {}
         for finding in self.findings:
             if finding.lost is not None:
@@ -157,7 +157,7 @@ class VerifyReport:
 def damage(
     kind: FindingKind, log: str, entry: Entry, message: str, lost: OffsetRange | None = None
 ) -> Finding:
-    """Return a finding of damage to the object of ``entry``."""
+    """Return a damage finding for the object of ``entry``."""
     return Finding(
         severity=Severity.DAMAGE,
         kind=kind,

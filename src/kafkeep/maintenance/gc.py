@@ -1,9 +1,9 @@
 """Remove what crashed backups left behind: orphans, which no log names, and unfinished uploads.
 
 Safe beside a running backup. Objects are listed before the logs are read. An object that its log
-does not name, and whose start its position has passed, can therefore never be named. An orphan goes
-when no commit can ever name it and other objects of its log hold all of its offsets. Objects of
-other writers, young ones, and the only copy of an offset stay.
+does not name, and whose start offset is before the log's position, can therefore never be named. An
+orphan is removed when no commit can ever name it and other objects of its log hold all of its
+offsets. Objects of other writers, young objects, and the only copy of an offset are kept.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from kafkeep.options.units import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What an object says of itself."""
+    """The log, partition and offsets in the metadata of an object."""
 
     log: str
     topic_id: str
     partition: int
     start: int
     end: int | None
-    """None of a large one, whose metadata was sent before its end was known."""
+    """None for a multipart upload, whose metadata was sent before its end was known."""
 
 
 def is_ours(metadata: Mapping[str, str]) -> bool:
-    """Tell whether an object was written by kafkeep."""
+    """Return whether kafkeep wrote an object."""
     return WRITER in {name.lower() for name in metadata}
 
 
 def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
-    """Return what a data object of ours claims; None when it does not say it all.
+    """Return the claim of a data object; None if its metadata is incomplete.
 
-    Brokers before 2.8 give topics no id: then nobody can say whose it is.
+    Brokers before 2.8 have no topic ids, so the object cannot be attributed.
     """
     found = {name.lower(): value for name, value in metadata.items()}
     partition, start, end = (found.get(name, "") for name in (PARTITION, START, END))
@@ -71,17 +71,17 @@ def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
 
 
 def why_kept(claim: Claim, state: LogState, kept: Sequence[OffsetRange]) -> str | None:
-    """Say why an object that the log does not name must stay; None when it may go.
+    """Return why an object that the log does not name must be kept; None if it may be removed.
 
-    ``kept`` are the offsets of its partition that lie in objects which the log names. A position
-    past the start never comes back to that name: a log that is moved back goes on in another
-    folder.
+    ``kept`` are the offsets of its partition in objects that the log names. Once the position has
+    passed the start of an object, no commit uses that name again: after a move back, the log
+    continues in another folder.
     """
     place = claim.topic_id, claim.partition
     for planned in state.intent.ranges if state.intent else ():
         mine = (planned.topic_id, planned.partition_id.partition) == place
         if mine and planned.range.start <= claim.start < planned.range.end:
-            return "an open intent plans these offsets: the next run may take it"
+            return "an open intent plans these offsets: the next run may use it"
     positions = [
         position
         for pid, position in state.positions.items()
@@ -90,18 +90,18 @@ def why_kept(claim: Claim, state: LogState, kept: Sequence[OffsetRange]) -> str 
         and info.topic_id == claim.topic_id
     ]
     if not positions or min(positions) <= claim.start:
-        return f"the log has not come past offset {claim.start}"
+        return f"the log has not passed offset {claim.start}"
     end = min(positions) if claim.end is None else claim.end
     missing = _first_missing(OffsetRange(claim.start, max(claim.start, end)), kept)
-    return None if missing is None else f"no object of the log has offset {missing}"
+    return None if missing is None else f"no object of the log holds offset {missing}"
 
 
 def kept_ranges(
     entries: Iterable[Entry], there: Mapping[str, int], claims: Iterable[Claim]
 ) -> dict[Claim, list[OffsetRange]]:
-    """Return which offsets of each claim's partition the store has, by the entries of its log.
+    """Return the offsets of each claim's partition that the store has, by the entries of its log.
 
-    Of a range that several objects share, all must be there.
+    If several objects share a range, all of them must exist.
     """
     wanted: dict[tuple[str, int], list[Claim]] = {}
     for claim in claims:
@@ -132,7 +132,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Fate(StrEnum):
-    """What becomes of an orphan."""
+    """What gc does with an orphan."""
 
     REMOVE = "remove"
     REMOVED = "removed"
@@ -142,13 +142,13 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """One thing that was left behind, what becomes of it, and why."""
+    """One orphan or unfinished upload, its fate, and the reason."""
 
     what: ObjectInfo | Upload
     fate: Fate
     reason: str
     log: str = ""
-    """Whose it is; empty where only the whole archive can be named."""
+    """The topic it belongs to; empty if unknown."""
 
     @property
     def kind(self) -> str:
@@ -157,12 +157,12 @@ class LeftOver:
 
     @property
     def name(self) -> str:
-        """Its key, or what the store calls an upload without one."""
+        """Its key, or the store's id of an upload without a key."""
         return self.what.key or (self.what.id if isinstance(self.what, Upload) else "")
 
     @property
     def size_bytes(self) -> int | None:
-        """None where the store does not tell."""
+        """None if the store does not report it."""
         return self.what.size_bytes if isinstance(self.what, ObjectInfo) else None
 
     @property
@@ -186,7 +186,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcPlan:
-    """Everything that was left behind; ``foreign`` counts what kafkeep did not write.
+    """All orphans and unfinished uploads; ``foreign`` counts objects that kafkeep did not write.
 
     Links, special files and names that are not UTF-8 count as foreign: they are never removed.
     """
@@ -197,7 +197,7 @@ class GcPlan:
     foreign: int
 
     def count(self, fate: Fate) -> int:
-        """Return how many have this fate."""
+        """Return the number of orphans and uploads with this fate."""
         return sum(one.fate is fate for one in self.left_overs)
 
     def size_bytes(self, fate: Fate) -> int:
@@ -223,10 +223,10 @@ def plan_gc(
     now_ms: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> GcPlan:
-    """Find what was left behind and say what may go; changes nothing.
+    """Find orphans and unfinished uploads, and decide what may be removed; changes nothing.
 
-    ``now_ms`` is the store's own time unless given. NoSuchArchiveError without a log; a log that
-    is damaged raises DamagedError: nobody could say what it names.
+    ``now_ms`` is the store's own time unless given. Raise NoSuchArchiveError without a log, and
+    DamagedError for a damaged log, because the objects it names are unknown.
     """
     now_ms = store.now_ms() if now_ms is None else now_ms
     views, listed, infos = _look(store, on_progress)
@@ -243,10 +243,13 @@ def plan_gc(
             what=info,
             log=claim.log if (claim := claims[info.key]) else "",
             fate=Fate.KEEP if info.key in reasons else Fate.REMOVE,
-            reason=reasons.get(info.key, "what it holds is in other objects"),
+            reason=reasons.get(info.key, "other objects hold all of its offsets"),
         )
         for info in ours
-    ] + [LeftOver(what=one, fate=Fate.REMOVE, reason="nobody finished it") for one in uploads]
+    ] + [
+        LeftOver(what=one, fate=Fate.REMOVE, reason="the upload was never finished")
+        for one in uploads
+    ]
     return GcPlan(
         archive=store.describe(),
         older_than_ms=older_than_ms,
@@ -256,7 +259,7 @@ def plan_gc(
 
 
 def remove(store: ObjectStore, plan: GcPlan, on_progress: OnProgress | None = None) -> GcPlan:
-    """Remove what the plan says, and return it with what became of each; may be done again."""
+    """Remove what the plan lists, and return the plan with the outcome of each; safe to repeat."""
     done = []
     for number, one in enumerate(plan.left_overs, 1):
         done.append(_remove(store, one) if one.fate is Fate.REMOVE else one)
@@ -268,7 +271,7 @@ def remove(store: ObjectStore, plan: GcPlan, on_progress: OnProgress | None = No
 def _look(
     store: ObjectStore, on_progress: OnProgress | None
 ) -> tuple[Mapping[str, ArchiveView], Mapping[str, int], list[ObjectInfo]]:
-    """Return the logs as they are after the listing, the listing, and what no log names."""
+    """Return the logs loaded after the listing, the listing, and the objects that no log names."""
     views = _load_all(store)
     entries = [e for view in views.values() for e in (*view.entries(), *view.retired())]
     listed = list_data(store, entries)
@@ -296,7 +299,7 @@ def _head(store: ObjectStore, key: str) -> ObjectInfo | None:
     try:
         return store.head(key)
     except KeyMissingError:
-        return None  # removed by another since it was listed
+        return None  # removed by another process since it was listed
 
 
 def _iter_reasons(
@@ -305,7 +308,7 @@ def _iter_reasons(
     entries: Mapping[str, Sequence[Entry]],
     listed: Mapping[str, int],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the keys that must stay, and why."""
+    """Yield the keys that must be kept, with the reason."""
     by_log: dict[str, dict[str, Claim]] = {}
     for key, claim in claims.items():
         if claim is None:
@@ -322,7 +325,7 @@ def _iter_reasons(
 
 
 def _is_in(key: str, folders: Collection[str]) -> bool:
-    """Tell whether an upload is to become an object of a topic; one without a key is ours."""
+    """Return whether an upload belongs to a topic folder; an upload without a key does."""
     path = unnumbered(key.rpartition("/")[0]) + "/"
     return not key or any(path[: at + 1] in folders for at, char in enumerate(path) if char == "/")
 
@@ -339,7 +342,7 @@ def _remove(store: ObjectStore, one: LeftOver) -> LeftOver:
         if isinstance(one.what, Upload):
             store.end_upload(one.what)
         elif _head(store, one.what.key) == one.what:
-            # Looked at again: another gc may have removed it, and the name be in use since.
+            # Check again: another gc may have removed it, and the name may be in use again.
             store.delete(one.what.key)
     except AccessDeniedError as error:
         return replace(one, fate=Fate.REFUSED, reason=error.message)

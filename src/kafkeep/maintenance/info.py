@@ -1,4 +1,4 @@
-"""What an archive holds: the totals of each log, topic and partition, and of its schemas."""
+"""The contents of an archive: totals of each log, topic and partition, and of its schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafkeep.objects.sink.spec import ReadOptions, load_read_options
 
 
 def count_schemas(store: ObjectStore, view: ArchiveView) -> dict[str, Any] | None:
-    """Count what a registry held; a document that cannot be read is for verify to name."""
+    """Count the archived subjects and versions; an unreadable document is left to verify."""
     if not view.schemas:
         return None
     counts: dict[str, Any] = {"document": view.schemas, "subjects": None, "versions": None}
@@ -59,7 +59,7 @@ class PartitionSummary:
 
     @property
     def objects(self) -> int:
-        """How many objects."""
+        """The number of objects."""
         return len(self.entries)
 
     @property
@@ -69,7 +69,6 @@ class PartitionSummary:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the objects."""
         return sum(entry.size_bytes for entry in self.entries)
 
     @property
@@ -109,7 +108,7 @@ class TopicSummary:
     info: TopicInfo
     partitions: tuple[PartitionSummary, ...]
     missing: tuple[str, ...] = ()
-    """What of its records the objects do not hold."""
+    """What the objects do not hold of their records."""
 
     @property
     def folder(self) -> str:
@@ -118,12 +117,11 @@ class TopicSummary:
 
     @property
     def topic_id(self) -> str:
-        """Kafka's id of the topic."""
         return self.info.topic_id
 
     @property
     def deleted(self) -> bool:
-        """Whether Kafka no longer had it at the last snapshot."""
+        """True if the topic was gone from Kafka at the last snapshot."""
         return self.info.deleted
 
     @property
@@ -133,7 +131,7 @@ class TopicSummary:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has, also those without records."""
+        """The number of partitions, including those without records."""
         return self.info.partitions
 
     @property
@@ -153,12 +151,11 @@ class TopicSummary:
 
     @property
     def objects(self) -> int:
-        """How many objects."""
+        """The number of objects."""
         return sum(p.objects for p in self.partitions)
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The formats of its objects."""
         return formats_of(entry for p in self.partitions for entry in p.entries)
 
     @property
@@ -168,7 +165,6 @@ class TopicSummary:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the objects."""
         return sum(p.stored_bytes for p in self.partitions)
 
     @property
@@ -219,7 +215,7 @@ class LogInfo:
     topics: tuple[TopicSummary, ...]
     groups: Mapping[str, Mapping[PartitionId, int]]
     schemas: Mapping[str, Any] | None = None
-    """The document of schemas, and how many it has; None without a registry."""
+    """The schema document and its counts; None without a registry."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form printed by ``info --output json``; scripts may rely on it."""
@@ -251,7 +247,7 @@ class LogInfo:
 def load_info(
     store: ObjectStore, names: Sequence[str], *, topics: Collection[str] | None = None
 ) -> list[LogInfo]:
-    """Describe the logs of those names, and of them all topics or the ones given."""
+    """Describe the named logs, with all topics or only the given ones."""
     views = [load_view(store, name) for name in names]
     check_topics(views, topics)
     found = [describe(view, topics, lambda v=view: load_read_options(store, v)) for view in views]  # type: ignore[misc]
@@ -267,7 +263,7 @@ def describe(
 ) -> LogInfo:
     """Describe one log; reads its tables of entries.
 
-    ``load_options`` is asked how a sink wrote, when there are objects of one, and once.
+    ``load_options`` is called at most once, and only if the log has objects of a sink.
     """
     state, ask = view.state, cache(load_options)
     wanted = [info for (topic, _), info in view.topics.items() if topics is None or topic in topics]

@@ -1,4 +1,4 @@
-"""The objects in the store where data belongs: those that logs name, orphans, and their sizes."""
+"""The data objects in the store: those that logs name, orphans, and their sizes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def list_objects(
     topics: Collection[str] | None = None,
     partitions: Collection[int] | None = None,
 ) -> list[ListedObject]:
-    """Return the wanted objects by log, topic, incarnation, partition and offset.
+    """Return the selected objects by log, topic, incarnation, partition and offset.
 
-    Reads the logs alone: whether the objects are there is for ``verify`` to say.
+    Reads only the logs; ``verify`` checks whether the objects exist.
     """
     views = [load_view(store, name) for name in names]
     check_topics(views, topics)
@@ -57,13 +57,13 @@ def list_objects(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicUsage:
-    """What one incarnation of a topic takes up, as one log counts it."""
+    """The space that one incarnation of a topic uses, by one log."""
 
     log: str
     folder: str
     objects: int
     records: int | None
-    """None where no log counts them."""
+    """None without a log."""
     raw_bytes: int | None
     stored_bytes: int
     formats: tuple[str, ...]
@@ -71,7 +71,7 @@ class TopicUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the chosen logs take up; left-overs and the retired are those of the whole archive."""
+    """The space that the chosen logs use; orphans and retired objects are of the whole archive."""
 
     archive: str
     topics: tuple[TopicUsage, ...]
@@ -80,28 +80,28 @@ class Usage:
     orphans: int
     orphan_bytes: int
     retired: int = 0
-    """Objects of offsets that were moved back: only earlier commits count them."""
+    """Objects that only earlier commits name, because positions were moved back."""
     retired_bytes: int = 0
     gone: int = 0
     """Objects that the chosen logs name and the store no longer has: expired, or lost."""
 
     @property
     def data_objects(self) -> int:
-        """Objects that the logs name, and that are there."""
+        """The number of objects that the logs name and the store has."""
         return sum(topic.objects for topic in self.topics)
 
     @property
     def data_bytes(self) -> int:
-        """Stored bytes of these."""
+        """The stored bytes of these objects."""
         return sum(topic.stored_bytes for topic in self.topics)
 
     @property
     def total_bytes(self) -> int:
-        """Data, logs, what was retired, and left-overs."""
+        """The bytes of data, logs, retired objects and orphans."""
         return self.data_bytes + self.log_bytes + self.retired_bytes + self.orphan_bytes
 
     def share(self, topic: TopicUsage) -> float:
-        """Return a topic's part of the data, 0 to 1."""
+        """Return a topic's fraction of the data, 0 to 1."""
         return topic.stored_bytes / self.data_bytes if self.data_bytes else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -135,9 +135,9 @@ class Usage:
 
 
 def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
-    """Add up what the logs of those names take up; lists the store, reads no data.
+    """Add up the space that the named logs use; lists the store, reads no data.
 
-    What any log of the archive names is no orphan, also when that log was not asked for.
+    An object that any log of the archive names is not an orphan, even if that log is not chosen.
     """
     views = _load_all(store)
     entries = {name: view.entries() for name, view in views.items()}
@@ -190,9 +190,9 @@ _NUMBER = re.compile(r"~[1-9][0-9]*(?=/|$)")
 
 
 def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
-    """Return the sizes of all objects in ``topics/``, and where else these entries have theirs.
+    """Return the sizes of all objects in ``topics/`` and in the other folders of these entries.
 
-    Other folders may be anybody's: they are not listed.
+    No other folder is listed: it may belong to another program.
     """
     entries = list(entries)
     bare = dict[str, list[str]]()
@@ -211,7 +211,7 @@ def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
 
 
 def find_strays(store: ObjectStore, entries: Iterable[Entry]) -> list[Stray]:
-    """Return what lies among the logs and the data of an archive and is no object."""
+    """Return the files in the folders of an archive that are not objects, such as links."""
     return [stray for folder in (ROOT, *_data_folders(entries)) for stray in store.strays(folder)]
 
 
@@ -221,9 +221,9 @@ def find_left_overs(
     named: Collection[str],
     reload: Callable[[], Iterable[ArchiveView]],
 ) -> dict[str, int]:
-    """Return the objects that no log names, with their sizes; those of another archive are not.
+    """Return the objects that no log names, with their sizes, without those of other archives.
 
-    ``reload`` loads all logs anew: a running backup may have committed what was listed since.
+    ``reload`` loads all logs again: a running backup may have committed a listed object since.
     """
     unknown = {key: size for key, size in listed.items() if key not in named}
     if not unknown:
@@ -240,7 +240,7 @@ def find_left_overs(
 def topic_folders(entries: Iterable[Entry]) -> set[str]:
     """Return the folders of topics, without their number: ``topics/orders/`` for ``orders~2`` too.
 
-    Of a layout without such folders, those that hold an object.
+    For a layout without topic folders: every folder that holds an object.
     """
     found = set()
     for entry in entries:
@@ -258,7 +258,7 @@ def unnumbered(folder: str) -> str:
 def _other_archives(
     store: ObjectStore, listed: Iterable[str], folders: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return archives that lie in ``folders``, or between the top and one of these."""
+    """Return the archives inside ``folders``, or in a folder above one of these."""
     inside = {key.partition(f"/{ROOT}")[0] + "/" for key in listed if f"/{ROOT}" in key}
     above = {
         folder[:at] for folder in folders for at in range(1, len(folder)) if folder[at - 1] == "/"
@@ -272,13 +272,13 @@ def _data_folders(entries: Iterable[Entry]) -> list[str]:
 
 
 def _folder(entry: Entry) -> str:
-    """Return the folder above the topic's, or the topic's where there is none above."""
+    """Return the parent of the topic's folder, or the topic's folder if it has no parent."""
     parts = entry.key.split("/")
     return "/".join(parts[: _topic_at(entry) or 1]) + "/"
 
 
 def _topic_at(entry: Entry) -> int | None:
-    """Return which part of a key is the topic's folder, or None where none is."""
+    """Return the index of the topic's folder in the parts of a key, or None."""
     parts = entry.key.split("/")[:-1]
     named = (
         n for n, part in enumerate(parts) if part.partition("~")[0] == entry.partition_id.topic
@@ -287,17 +287,17 @@ def _topic_at(entry: Entry) -> int | None:
 
 
 def _beginning(topic: str, keys: Sequence[str]) -> str:
-    """Return how a topic's objects begin that lie in no folder, as another directory.delim has it.
+    """Return the key prefix of a topic without folders, as another directory.delim makes them.
 
-    That is what stands before the topic, or the topic itself.
+    The prefix ends before the topic, or with the topic.
     """
-    shared = os.path.commonprefix(keys)  # noqa: RUF071 - of letters: there are no folders
+    shared = os.path.commonprefix(keys)  # noqa: RUF071 - by characters: there are no folders
     at = shared.find(topic)
     return shared if at < 0 else shared[: at or len(topic)]
 
 
 def _outermost(prefixes: Iterable[str]) -> list[str]:
-    """Leave out what lies below another one."""
+    """Leave out prefixes below another one."""
     found: list[str] = []
     for prefix in sorted(set(prefixes)):
         if not found or not prefix.startswith(found[-1]):

@@ -1,8 +1,8 @@
-"""Find out whether a log once went further: compare objects and traces in the bucket with it.
+"""Find commits that were removed from a log, by objects and traces in the bucket.
 
-A log that lost its newest commits looks like a shorter one. But the objects of those commits are
-still there, and their metadata says which offsets they hold. An earlier verify recorded which
-commit it saw.
+A log that lost its newest commits looks like a shorter log. But the objects of those commits still
+exist, and their metadata states which offsets they hold. An earlier verify recorded which commit it
+saw.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 
 from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.commit import Intent, PlannedRange
-from kafkeep.archive.commit_chain import (
+from kafkeep.archive.document import digest_of
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import log_key, log_prefix
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import (
     format_lost,
     format_offsets,
     lost_offsets,
     read_stored_commit,
 )
-from kafkeep.archive.document import digest_of
-from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.keys import log_key, log_prefix
-from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
@@ -37,10 +37,10 @@ from kafkeep.objects.segment.reader import read_end
 from kafkeep.retry import LATE_COMMIT
 
 MOST_HEADS = 1000
-"""So many objects are asked whose they are; an archive may have millions that no log names."""
+"""The maximum number of objects whose metadata is read; an archive may have millions of orphans."""
 _AT_ONCE = 8
 _NAME = re.compile(r"(.+)\+([0-9]+)\+([0-9]+)\.[^+]*")
-"""Topic, partition and first offset of an object, as names have them unless told otherwise."""
+"""Topic, partition and first offset in an object name of the default layout."""
 
 _Place = tuple[str, int]
 """Topic id and partition."""
@@ -57,7 +57,7 @@ class Uncommitted:
 
 @dataclass(frozen=True, slots=True)
 class LostCommits:
-    """What objects show: findings, the objects they are about, and how many were not asked."""
+    """Findings from orphans, the objects they cover, and the number of objects not examined."""
 
     findings: tuple[Finding, ...] = ()
     keys: frozenset[str] = frozenset()
@@ -81,8 +81,8 @@ def check_verified(
 
 
 def check_traces(store: ObjectStore, name: str) -> list[Finding]:
-    """Return what earlier verifies saw and the log no longer has."""
-    seen = load_verified(store, name)  # before the log: what is in a trace must be in it by now
+    """Return findings for commits that an earlier verify saw and the log no longer has."""
+    seen = load_verified(store, name)  # before the log: the log must contain every traced commit
     return list(check_verified(store, load_log(store, name).state, seen))
 
 
@@ -92,10 +92,10 @@ def check_objects_beyond(
     states: Mapping[str, LogState],
     sleep: Callable[[float], None] = time.sleep,
 ) -> LostCommits:
-    """Return what objects that no log names show; ``states`` were loaded after they were listed.
+    """Examine objects that no log names; ``states`` must be loaded after the objects were listed.
 
-    Objects that an intent in the log planned are explained: the next backup takes them, or passes
-    them by. Only where all that the open intent planned is there, a commit must be missing.
+    Objects that an intent planned are expected: the next backup adopts or ignores them. If
+    everything that the open intent planned exists, a commit may be missing.
     """
     asked, unasked = _candidates(unnamed, states.values())
     beyond: dict[str, list[Uncommitted]] = {}
@@ -113,7 +113,7 @@ def check_objects_beyond(
 
 
 def _candidates(keys: Collection[str], states: Iterable[LogState]) -> tuple[list[str], int]:
-    """Pick the objects to ask, those whose names tell most first; and count the others."""
+    """Choose the objects to examine, those with informative names first; count the others."""
     reached: dict[tuple[str, int], int] = {}
     for state in states:
         for pid, position in state.positions.items():
@@ -154,7 +154,7 @@ def _beyond(key: str, claim: Claim, state: LogState) -> Uncommitted | None:
     topic, incarnation = max(incarnations)
     generation = state.generations.get((topic, incarnation), 0)
     if generation and f"{topic}~{generation}/" not in key:
-        return None  # of before the topic was moved back
+        return None  # from before the topic was moved back
     pid = PartitionId(topic, incarnation, claim.partition)
     return Uncommitted(key, claim, pid) if claim.start >= state.positions.get(pid, 0) else None
 
@@ -188,7 +188,7 @@ def _judge_open(
     mine: Sequence[Uncommitted],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
-    """Warn when all that was planned is there, and the commit that names it does not come."""
+    """Warn when everything planned exists but no commit names it."""
     retries = LATE_COMMIT.begin()
     while True:
         with suppress(KeyMissingError):
@@ -203,9 +203,9 @@ def _judge_open(
         by_partition.setdefault(one.partition_id, []).append(one)
     lost = {pid: _offsets(found) for pid, found in sorted(by_partition.items())}
     text = (
-        f"all that the open intent planned is in {len(mine)} objects that no commit names, offsets "
+        f"{len(mine)} objects that no commit names hold all that the open intent planned, offsets "
         f"{format_offsets(lost)}: commit {state.commit + 1} was removed from the log, or a backup "
-        "died right before it; the next backup takes these objects"
+        "died right before it; the next backup adopts these objects"
     )
     yield _warning(state.name, log_prefix(state.name), text), [one.key for one in mine]
 
@@ -213,11 +213,11 @@ def _judge_open(
 def _complete(
     store: ObjectStore, intent: Intent, beyond: Sequence[Uncommitted]
 ) -> list[Uncommitted]:
-    """Return the objects of an intent when they reach the end of all its ranges; else none."""
+    """Return the objects of an intent if they reach the end of all its ranges; else none."""
     places = _by_place(beyond)
     found = [(item, _planned(places, item)) for item in intent.ranges]
     if not all(mine for _, mine in found):
-        return []  # so no object of a backup that runs is read
+        return []  # avoids reading objects of a running backup
     complete: list[Uncommitted] = []
     for item, mine in found:
         ended = _with_last_ends(store, mine)
@@ -228,9 +228,9 @@ def _complete(
 
 
 def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Uncommitted]:
-    """Give the last objects, by their starts, their end where only their bytes tell it.
+    """Set the end of the last objects, by start offset, from their contents if needed.
 
-    One that was uploaded in parts does not say it: its metadata was sent first.
+    The metadata of a multipart upload has no end: it was sent first.
     """
     last = mine[-1].claim.start
     return [
@@ -244,11 +244,11 @@ def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Unc
 def _unplanned(
     store: ObjectStore, state: LogState, beyond: Sequence[Uncommitted]
 ) -> list[Uncommitted]:
-    """Return the objects that no intent of the log planned, be it open, done or given up."""
+    """Return the objects that no intent of the log planned, open, done or abandoned."""
     left = _by_place(beyond)
     _drop_planned(left, state.intent)
     if not left:
-        return []  # so it is beside a backup that runs, and the log need not be read for it
+        return []  # the usual case beside a running backup: no need to read the log
     for step in iter_commits(store, state.name):
         if step.commit and step.number <= state.commit:
             _drop_planned(left, step.commit.changes.intent)
@@ -280,7 +280,7 @@ def _planned(
 
 
 def _slice(mine: Sequence[Uncommitted], item: PlannedRange) -> slice:
-    """Return where the objects lie that begin in a planned range."""
+    """Return the slice of the objects that start in a planned range."""
     first = bisect_left(mine, item.range.start, key=_start)
     return slice(first, bisect_left(mine, item.range.end, lo=first, key=_start))
 
@@ -299,7 +299,7 @@ def _digest(store: ObjectStore, name: str, commit: int) -> str:
     try:
         return digest_of(read_stored_commit(store, name, commit).body)
     except DamagedError:
-        return ""  # the chain is broken, and that was found
+        return ""  # the chain is broken, which is already reported
 
 
 def _commits(first: int, last: int) -> str:

@@ -1,7 +1,7 @@
 """Move a log's positions on request: back, to archive records again, or forward, to skip some.
 
-Nothing is deleted. Entries past a position that moves back no longer count from here on, and remain
-at earlier commits (``--commit``). Skipped offsets are a gap, by request.
+Nothing is deleted. Entries past a position that moves back are retired; earlier commits
+(``--commit``) still have them. Skipped offsets are recorded as a requested gap.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def move_positions(
     now_ms: Callable[[], int],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit that partitions, by topic and number, are archived up to these offsets, or not at all.
+    """Commit new positions: each partition is archived up to its offset, or not at all for None.
 
-    None forgets a partition: the next run begins it anew, where Kafka's log begins. A partition
-    the log has not met begins at its offset. Takes the log from whoever holds it, and gives up an
-    open intent: its objects stay uncommitted. UsageError, and nothing moves, when a topic, a
-    partition or an offset cannot be one, or the offset lies in objects that cannot be cut there.
+    None forgets a partition: the next run starts where Kafka's log starts. A partition that is
+    not in the log starts at its offset. Takes over the log from its writer and abandons an open
+    intent: its objects stay uncommitted. Raise UsageError and move nothing if a topic, a partition
+    or an offset is invalid, or if the offset is inside of objects that cannot be cut there.
     """
     for (topic, number), offset in moves.items():
-        topic_name(topic)  # a commit that names no topic would be damage to all who read it
+        topic_name(topic)  # readers would treat a commit with an invalid name as damage
         if not 0 <= number < _PARTITIONS_END:
             raise UsageError(f"{topic}: {number} is not a partition")
         if offset is not None and not 0 <= offset < _OFFSETS_END:
@@ -75,7 +75,7 @@ def move_positions(
 
 @dataclass(slots=True)
 class _Moved:
-    """What the commit will say."""
+    """The contents of the commit."""
 
     at_ms: int
     positions: dict[PartitionId, int] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def _move(
 def _retire(
     store: ObjectStore, view: ArchiveView, pid: PartitionId, offset: int, moved: _Moved
 ) -> None:
-    """Retire from ``offset`` on; what reaches over it is retired whole, and told again as cut."""
+    """Retire entries from ``offset`` on; an entry across it is retired and added again, cut."""
     moved.retired[pid] = offset
     over = [
         entry
@@ -126,9 +126,9 @@ def _retire(
 
 
 def cut_window(store: ObjectStore, window: Sequence[Entry], offset: int) -> list[Entry]:
-    """Return what of the objects of one window counts when it ends at ``offset``.
+    """Return the entries of one window, cut at ``offset``.
 
-    UsageError when the log does not tell which of their rows these are.
+    Raise UsageError if the offsets of their rows are unknown.
     """
     cut = []
     for entry in window:
@@ -136,8 +136,8 @@ def cut_window(store: ObjectStore, window: Sequence[Entry], offset: int) -> list
         if records is None:
             start, end = entry.range.start, entry.range.end
             raise UsageError(
-                f"{entry.partition_id}: offset {offset} lies inside of {entry.key}, which does not "
-                "tell the offsets of its rows",
+                f"{entry.partition_id}: offset {offset} is inside of {entry.key}, which does not "
+                "hold the offsets of its rows",
                 hint=f"Move it to offset {start} or {end}.",
             )
         if records:
@@ -175,9 +175,9 @@ def forget_all(
     now_ms: Callable[[], int],
     still_wanted: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Retire all that a log counts, of every topic and incarnation; False when not wanted any more.
+    """Retire every entry of a log; return False if ``still_wanted`` returns False.
 
-    ``still_wanted`` is asked once the log is held: nobody else commits to it from then on.
+    ``still_wanted`` is called after the log is taken over: from then on no other writer commits.
     """
     note = f"log {log_name} taken by {writer}, to retire what it holds"
     log = CommitLog.open(store, log_name, writer=writer, now_ms=now_ms, note=note)
@@ -189,7 +189,7 @@ def forget_all(
             Changes(
                 retired=dict.fromkeys(positions, 0),
                 closes_intent=log.state.intent is not None,
-                note="retired, to begin anew",
+                note="retired, to start again",
             )
         )
     return True

@@ -1,6 +1,6 @@
 """A report for an auditor: facts, charts and tables as one HTML page, or the same as JSON.
 
-The page needs nothing else: styles and charts are inside it.
+The page is self-contained: it includes its styles and charts.
 """
 
 from __future__ import annotations
@@ -145,8 +145,6 @@ SUFFIXES = (".html", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under column names."""
-
     title: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
@@ -163,11 +161,11 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """When each of several things began (seconds from the first), and how long it took."""
+    """The start (seconds after the first) and duration of several items."""
 
     title: str
     spans: Sequence[tuple[str, float, float, str]]
-    """Name, begin, seconds, and what is said of it."""
+    """Name, start, seconds, and label."""
 
 
 Section = Table | Bars | Timeline
@@ -175,12 +173,12 @@ Section = Table | Bars | Timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPage:
-    """What a report shows; ``document`` is the same for machines, versioned."""
+    """The contents of a report; ``document`` is its versioned JSON form."""
 
     title: str
     verdict: str
     mood: str
-    """``good``, ``warn`` or ``bad``: how the verdict is coloured."""
+    """The colour of the verdict: ``good``, ``warn`` or ``bad``."""
     summary: str
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
@@ -188,14 +186,16 @@ class ReportPage:
 
 
 def check_report_path(path: str) -> Path:
-    """Return the file to write; UsageError unless it can be HTML or JSON. Asked before the work."""
+    """Return the file to write; UsageError unless it is an HTML or JSON file in a folder."""
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path!r} is no report", hint="Name a file that ends in .html or .json.")
+        raise UsageError(
+            f"{path!r} is not a report file", hint="Name a file that ends in .html or .json."
+        )
     if not file.absolute().parent.is_dir():
         raise UsageError(
             f"there is no folder {file.parent} for the report",
-            hint="Make it first, or name another.",
+            hint="Create it, or name a file in another folder.",
         )
     if file.is_dir():
         raise UsageError(f"{path!r} is a folder", hint="Name a file for the report.")
@@ -203,7 +203,7 @@ def check_report_path(path: str) -> Path:
 
 
 def write_report(page: ReportPage, file: Path) -> None:
-    """Write the page, or its document where the name ends in ``.json``."""
+    """Write the page, or its document if the name ends in ``.json``."""
     if file.suffix.lower() == ".json":
         body = orjson.dumps(page.document, option=orjson.OPT_INDENT_2) + b"\n"
     else:

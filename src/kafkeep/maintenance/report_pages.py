@@ -18,7 +18,7 @@ _TITLES = {
     "drill": "Restore drill",
     "restore": "Restore",
     "verify": "Archive verified",
-    "verify-against": "Target held against archive",
+    "verify-against": "Target compared with archive",
 }
 _SUMMARIES = {"restore": "Not everything is restored"}
 
@@ -32,8 +32,8 @@ def failed_page(
     began_ms: int,
     seconds: float,
 ) -> ReportPage:
-    """Return the report; ``error`` is the document that machines get of an error."""
-    target = [("target", bootstrap or "as the client properties say")]
+    """Return the report; ``error`` is the JSON document of an error."""
+    target = [("target", bootstrap or "from the client properties")]
     return ReportPage(
         title=_TITLES[report],
         verdict="failed",
@@ -69,7 +69,7 @@ _SAID = {
     "differs": "The target does not hold what was archived.",
 }
 _VERIFIED = {
-    "intact": "Every object is what the log says.",
+    "intact": "Every object matches the log.",
     "readable": "There is no log: every object can be read, and names and counts agree.",
     "damaged": "See the findings.",
     "incomplete": "Commits were removed from the log: see the findings.",
@@ -77,9 +77,9 @@ _VERIFIED = {
 
 
 def against_page(result: CompareResult) -> ReportPage:
-    """Return the report of a target held against the archive."""
+    """Return the report of a comparison."""
     return ReportPage(
-        title="Target held against archive",
+        title="Target compared with archive",
         verdict=result.verdict,
         mood=_MOODS[result.verdict],
         summary=_SAID[result.verdict],
@@ -190,7 +190,7 @@ def drill_page(result: DrillResult) -> ReportPage:
         [*result.scratch.items()],
     )
     remarks = [
-        *(f"left over by another drill: {name}" for name in result.leftovers),
+        *(f"left by another drill: {name}" for name in result.leftovers),
         *result.warnings,
     ]
     sections: list[Section] = (
@@ -201,7 +201,7 @@ def drill_page(result: DrillResult) -> ReportPage:
         verdict=result.verdict,
         mood=_MOODS[result.verdict],
         summary=f"{result.proven:,} of {result.archived:,} archived records were restored and "
-        f"came back as they were ({share:.4g}%), in {result.seconds:.1f} s.",
+        f"match the archive ({share:.4g}%), in {result.seconds:.1f} s.",
         facts=[
             ("sample", result.sample),
             ("whole drill took", f"{result.seconds:.1f} s"),
@@ -215,7 +215,7 @@ def drill_page(result: DrillResult) -> ReportPage:
 
 
 def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> ReportPage:
-    """Return the report of an archive that was verified by itself."""
+    """Return the report of a verification."""
     document = {
         "report": "verify",
         "version": VERSION,

@@ -1,4 +1,4 @@
-"""Retention of objects: for ever, unless a rule lets the store delete them after some days.
+"""Retention of objects: forever, unless a rule lets the store delete them after some days.
 
 The rule is the bucket's own (S3 lifecycle). The log's folder records it, so that a missing object
 is either explained by a rule or damage.
@@ -20,7 +20,7 @@ from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRetention:
-    """What holds for one topic of one log; ``in_bucket`` None: the bucket has no such rule."""
+    """The retention of one topic of one log; ``in_bucket`` is None without a rule there."""
 
     log: str
     topic: str
@@ -39,10 +39,10 @@ def apply_retention(
     folder: str = DATA_FOLDER,
     now_ms: int,
 ) -> None:
-    """Let the store delete objects of these topics after ``days``; None takes our rules away.
+    """Let the store delete objects of these topics after ``days``; None removes kafkeep's rules.
 
-    ``folder`` is what the topics' folders lie in. May be done again at any time. UsageError where
-    the store has no such rules; without days, and without a rule of ours before, nothing is asked.
+    ``folder`` is the parent of the topics' folders. Safe to repeat. Raise UsageError if the store
+    has no lifecycle rules; without days and earlier rules, no request is sent.
     """
     if days is None:
         remove_retention(archive, storage, log, topics, folder=folder, now_ms=now_ms)
@@ -50,8 +50,8 @@ def apply_retention(
     if days < 1:
         raise UsageError(f"{days} is not a number of days above zero")
     lifecycle = Lifecycle(archive, storage)
-    lifecycle.load()  # what cannot be had is refused before it is remembered
-    # Remembered first: a rule nobody knows of would make damage of what it deletes.
+    lifecycle.load()  # fails before anything is recorded if the store has no rules
+    # Recorded first: objects that an unrecorded rule deletes would count as damage.
     record_retention(open_store(archive, storage), log, topics, days, now_ms)
     failpoint("retention.recorded")
     lifecycle.set([rule for topic in topics for rule in rules_of(log, topic, days, folder)])
@@ -66,7 +66,7 @@ def remove_retention(
     folder: str = DATA_FOLDER,
     now_ms: int,
 ) -> None:
-    """Take our rules for these topics away; those that never had one cost nothing."""
+    """Remove kafkeep's rules for these topics; topics without a rule need no request."""
     store = open_store(archive, storage)
     active = load_retention(store, log).active()
     ending = [topic for topic in topics if topic in active]
@@ -79,7 +79,7 @@ def remove_retention(
 
 
 def show_retention(archive: str, storage: StorageOptions, log: str) -> list[TopicRetention]:
-    """Return the rules that hold for a log's topics, and whether the bucket has them."""
+    """Return the rules of a log's topics, and whether the bucket has them."""
     known: Retention = load_retention(open_store(archive, storage), log)
     if not known.active():
         return []

@@ -1,8 +1,8 @@
 """Verify, print, list and measure a bucket that has no log.
 
-Names and sizes say which topics and partitions there are; that reads nothing. ``verify`` reads
-every object: without a log there are no digests, so nobody can tell whether an object is missing or
-was replaced by another that can be read. ``cat`` reads objects twice, once to count and once to
+Topics and partitions follow from the names of objects, without reading them. ``verify`` reads every
+object: without a log there are no digests, so it cannot detect an object that is missing or was
+replaced by another readable one. ``cat`` reads objects twice, once to count and once to
 print, because an object's end follows from its rows and the start of the next one.
 """
 
@@ -16,7 +16,14 @@ from typing import Any
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NoSuchArchiveError, UsageError
-from kafkeep.maintenance.cat import CatOptions, Planned, ToLine, iter_pieces, limited, plan_windows
+from kafkeep.maintenance.cat import (
+    CatOptions,
+    Planned,
+    ToLine,
+    iter_line_groups,
+    limited,
+    plan_windows,
+)
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport
 from kafkeep.maintenance.inventory import TopicUsage, Usage
 from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, in_order
@@ -36,10 +43,10 @@ GROWTH = 4
 def iter_unlogged_lines(
     store: ObjectStore, unlogged: UnloggedOptions, options: CatOptions, to_line: ToLine
 ) -> Iterator[bytes]:
-    """Yield the wanted records as text, several at a time, by topic, partition and offset.
+    """Yield the selected records as text, several at a time, by topic, partition and offset.
 
-    A record whose offset is not known has the offset -1 and is wanted when offsets of its object
-    are. Objects that cannot be used are left out; DamagedError names one at the end.
+    A record whose offset is unknown gets the offset -1 and is selected with the offsets of its
+    object. Unreadable objects are skipped; at the end, DamagedError names one.
     """
     _refuse(options, unlogged)
     yield from limited(_iter_all(store, unlogged, options, to_line), options.count)
@@ -51,12 +58,12 @@ def _refuse(options: CatOptions, unlogged: UnloggedOptions) -> None:
         ("--aborted", options.aborted),
     ):
         if given:
-            raise UsageError(f"{flag} is about what a log says, and there is none")
+            raise UsageError(f"{flag} needs a log, and there is none")
     timed = options.from_ms is not None or options.until_ms is not None
     if timed and unlogged.time_field is None:
         raise UsageError(
-            "--from and --until go by record times, which these objects do not hold",
-            hint="Where values have one, name it: --set timestamp.extractor=RecordField "
+            "--from and --until need record times, which these objects do not hold",
+            hint="If values have a time field, name it: --set timestamp.extractor=RecordField "
             "--set timestamp.field=…",
         )
 
@@ -64,17 +71,17 @@ def _refuse(options: CatOptions, unlogged: UnloggedOptions) -> None:
 def _iter_all(
     store: ObjectStore, unlogged: UnloggedOptions, options: CatOptions, to_line: ToLine
 ) -> Iterator[list[bytes]]:
-    told = ReadOptions(unlogged=unlogged).read_only()
+    read_options = ReadOptions(unlogged=unlogged).read_only()
     problems: list[tuple[str, str]] = []
     for topic in sort_by_topic(list_objects(store, unlogged), options.topics):
         for partition in topic.partitions:
             if options.partitions and partition.partition not in options.partitions:
                 continue
             for planned in _iter_planned(store, partition, unlogged, options, problems):
-                yield from iter_pieces(store, planned, told, options, to_line)
+                yield from iter_line_groups(store, planned, read_options, options, to_line)
     for key, why in problems[:1]:
         more = f"; {len(problems) - 1:,} more cannot be read" if len(problems) > 1 else ""
-        raise DamagedError(f"{key}: {why}{more}", hint="kafkeep verify names all of them.")
+        raise DamagedError(f"{key}: {why}{more}", hint="Run kafkeep verify to list all of them.")
 
 
 def _iter_planned(
@@ -84,7 +91,7 @@ def _iter_planned(
     options: CatOptions,
     problems: list[tuple[str, str]],
 ) -> Iterator[list[Planned]]:
-    """Yield windows in order; of each stretch all but the last, whose end the next one tells."""
+    """Yield windows in order; the last of a stretch waits for the next one, which ends it."""
     needed = expects((one.name for one in partition.objects), unlogged)
     beside = {f"store.kafka.{view}": str(there).lower() for view, there in needed.items()}
     pinned = replace(unlogged, texts={**unlogged.texts, **beside})
@@ -104,10 +111,10 @@ def _iter_planned(
 def _iter_stretches(
     partition: NamedPartition, options: CatOptions
 ) -> Iterator[tuple[list[Listed], bool]]:
-    """Cut the objects that are needed into more and more at a time; the last piece is told.
+    """Yield the needed objects in growing stretches, and whether a stretch is the last.
 
-    All at once where the end must be known first, and bytes: how many records they hold is told
-    by all of them.
+    All objects form one stretch if the end must be known first, or if they hold raw bytes, whose
+    records can only be counted together.
     """
     start = options.start
     from_end = start.kind == "from-end"
@@ -126,7 +133,7 @@ def _start(one: Listed) -> int:
 
 
 def _from(objects: Sequence[Listed], first: int) -> list[Listed]:
-    """Leave out objects whose folder has another one that begins at or before ``first``."""
+    """Leave out objects before the last one in their folder that starts at or before ``first``."""
     before: dict[str, int] = {}
     for one in objects:
         if one.name.start <= first:
@@ -136,7 +143,7 @@ def _from(objects: Sequence[Listed], first: int) -> list[Listed]:
 
 
 NOTE = (
-    "there is no log: this is what the names of objects tell; kafkeep verify reads them and counts "
+    "there is no log: this follows from the names of objects; kafkeep verify reads them and counts "
     "their records"
 )
 
@@ -150,12 +157,12 @@ class NamedPartition:
 
     @property
     def start(self) -> int:
-        """The lowest offset in a name: the first record's."""
+        """The lowest offset in a name: that of the first record."""
         return min(one.name.start for one in self.objects)
 
     @property
     def last_start(self) -> int:
-        """The highest offset in a name: there the last object begins; no name tells its end."""
+        """The highest offset in a name: the start of the last object; its end is in no name."""
         return max(one.name.start for one in self.objects)
 
     @property
@@ -183,7 +190,6 @@ class NamedTopic:
 
     @property
     def objects(self) -> list[Listed]:
-        """All of them."""
         return [one for partition in self.partitions for one in partition.objects]
 
     @property
@@ -193,13 +199,13 @@ class NamedTopic:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The formats that values are in."""
+        """The formats of values."""
         values = [one.name for one in self.objects if one.name.view == "value"]
         return tuple(sorted({name.format.value for name in values}))
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """What is stored beside values: keys, headers, tombstones."""
+        """The objects stored beside values: keys, headers, tombstones."""
         names = [one.name for one in self.objects]
         views = {name.view for name in names if not name.tombstones} - {"value"}
         return (*sorted(views), *(["tombstones"] if any(n.tombstones for n in names) else []))
@@ -217,13 +223,13 @@ class NamedTopic:
 
 
 def sort_by_topic(listing: Listing, topics: Collection[str] | None = None) -> list[NamedTopic]:
-    """Return the topics, or those asked for; NoSuchArchiveError when one has no object."""
+    """Return all topics, or the selected ones; NoSuchArchiveError if one has no object."""
     there = listing.topics
     missing = sorted(set(topics or ()) - there)
     if missing:
         raise NoSuchArchiveError(
             f"there are no objects of topic {', '.join(missing)}",
-            hint=f"There are of: {', '.join(sorted(there))}.",
+            hint=f"There are objects of: {', '.join(sorted(there))}.",
         )
     wanted = [one for one in listing.objects if not topics or one.name.topic in topics]
     return [
@@ -238,7 +244,7 @@ def _partitions(objects: Iterable[Listed]) -> Iterable[NamedPartition]:
 
 
 def describe_object(one: Listed) -> dict[str, Any]:
-    """Return the form printed by ``ls --output json``; what a log would tell is null."""
+    """Return the form printed by ``ls --output json``; fields that need a log are null."""
     name = one.name
     return {
         "log": None,
@@ -254,7 +260,7 @@ def describe_object(one: Listed) -> dict[str, Any]:
 
 
 def usage_of(archive: str, listing: Listing, topics: Sequence[NamedTopic]) -> Usage:
-    """Return what objects take up; those whose names do not fit are left-overs."""
+    """Return the space that objects use; objects whose names do not match are orphans."""
     return Usage(
         archive=archive,
         topics=tuple(
@@ -285,9 +291,9 @@ def verify_unlogged(
     workers: int = DEFAULT_WORKERS,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Read every object and every row in it: what is no record of its format is damage.
+    """Read every row of every object; a row that is not valid in its format is damage.
 
-    There are no digests, so only reading tells; ``deep`` has nothing to add and is reported alone.
+    Without digests every row must be decoded anyway, so ``deep`` only appears in the report.
     """
     listing = list_objects(store, options)
     objects = [one for topic in sort_by_topic(listing, topics) for one in topic.objects]
@@ -318,8 +324,8 @@ def verify_unlogged(
 
 def _no_log(store: ObjectStore) -> Finding:
     text = (
-        "there is no log, and so no digests: that no object is missing, and none was replaced by "
-        "another that can be read, is not shown"
+        "there is no log, and so no digests: objects that are missing or were replaced by other "
+        "readable ones cannot be detected"
     )
     return _finding(Severity.INFO, FindingKind.NO_LOG, store.describe(), text)
 
@@ -328,7 +334,7 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
     by_key = {one.name.key: one for one in scanned}
     for key, why in grouped.problems:
         one = by_key[key]
-        # Bytes that cannot be told apart were written so: nothing has happened to them.
+        # Bytes without separators were written that way: they are not damaged.
         vague = one.name.format is FormatKind.BYTES and not one.problem
         severity = Severity.WARNING if vague else Severity.DAMAGE
         kind = FindingKind.UNDECODABLE if one.problem or vague else FindingKind.MISCOUNTED
@@ -337,13 +343,13 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
 
 
 def _iter_repeats(grouped: Grouped) -> Iterator[Finding]:
-    text = "it holds records that are in the object before it, too: a restore writes them twice"
+    text = "it repeats records of the object before it: a restore writes them twice"
     for key in grouped.repeats:
         yield _finding(Severity.WARNING, FindingKind.OVERLAP, key, text)
 
 
 def _iter_holes(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """Yield stretches with fewer records than offsets; the last window's end is not known."""
+    """Yield ranges with fewer records than offsets; the end of the last window is unknown."""
     for pid, mine in entries_by_partition(entries).items():
         windows = list(iter_windows(mine))
         for window in windows[:-1]:

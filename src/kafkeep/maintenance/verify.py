@@ -1,6 +1,6 @@
-"""Is the archive complete and unchanged? Every byte is read; what is wrong comes back as values.
+"""Verify that an archive is complete and unchanged. Reads every byte; findings are values.
 
-Entries and gaps of each partition are laid end to end: what is archived, and what is not.
+The entries and gaps of each partition must cover its offsets without overlap.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def verify(
     on_progress: OnProgress | None = None,
     now_ms: int | None = None,
 ) -> VerifyReport:
-    """Check the logs of those names and every object they name.
+    """Check the named logs and every object that they name.
 
     Runs in threads of this process; each holds a few MiB. With ``topics`` only their objects are
-    read. Orphans are searched for when all logs and topics are. ``now_ms`` is for what may have
-    expired by now.
+    read. Orphans are reported only if all logs and topics are checked. ``now_ms`` decides which
+    objects may have expired.
     """
-    # Before the logs are read: another verify may see more of them meanwhile, and write that down.
+    # Before the logs are read: a concurrent verify may record a newer commit meanwhile.
     seen = {name: load_verified(store, name) for name in names}
     findings = [found for name in names for found in _check_chain(store, name)]
     views = [view for name in names if (view := _load(store, name, findings)) is not None]
     if not any(found.kind is FindingKind.BROKEN_CHAIN for found in findings):
-        check_topics(views, topics)  # of a broken log nobody can say what it held
+        check_topics(views, topics)  # the contents of a broken log are unknown
     work: list[tuple[str, Entry]] = []
     options: dict[str, ReadOptions] = {}
     for view in views:
@@ -92,7 +92,7 @@ def verify(
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Put the worst first; what is alike stays as it was."""
+    """Sort the worst first; the sort is stable."""
     order = list(Severity)
     return tuple(sorted(findings, key=lambda found: order.index(found.severity)))
 
@@ -111,7 +111,7 @@ def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
 
 
 def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView | None:
-    """Return the log as it stands, or up to the last commit that can be trusted."""
+    """Return the log at its newest commit, or at the last intact one."""
     try:
         return load_view(store, name)
     except DamagedError as error:
@@ -119,9 +119,9 @@ def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView
             found.kind is FindingKind.BROKEN_CHAIN and found.log == name for found in findings
         ):
             findings.append(_broken(name, error.message))
-    sound = [step.number for step in iter_commits(store, name) if step.state is not None]
+    intact = [step.number for step in iter_commits(store, name) if step.state is not None]
     try:
-        return load_view(store, name, commit=sound[-1]) if sound else None
+        return load_view(store, name, commit=intact[-1]) if intact else None
     except DamagedError as error:
         findings.append(_broken(name, error.message))
         return None
@@ -151,7 +151,7 @@ def _iter_log_findings(
             kind=FindingKind.OPEN_INTENT,
             log=view.name,
             key=f"_kafkeep/{view.name}/log/",
-            message=f"{len(view.intent.ranges)} ranges are being backed up, or were left open",
+            message=f"{len(view.intent.ranges)} ranges are being backed up or were interrupted",
         )
 
 
@@ -170,8 +170,8 @@ def _check_objects(
     def check(number: int) -> tuple[int, CheckedObject]:
         log, entry = work[number]
         size = listed.get(entry.key)
-        told = options.get(log, NO_OPTIONS)
-        return number, check_object(store, log, entry.stored, size, deep=deep, options=told)
+        read_options = options.get(log, NO_OPTIONS)
+        return number, check_object(store, log, entry.stored, size, deep=deep, options=read_options)
 
     results: dict[int, CheckedObject] = {}
     waiting = iter(range(len(work)))
@@ -179,7 +179,7 @@ def _check_objects(
         running: set[Future[tuple[int, CheckedObject]]] = set()
         try:
             while True:
-                # Only a few are handed over at a time, so that Ctrl-C does not wait for all.
+                # Submit only a few at a time, so that Ctrl-C does not wait for all.
                 free = islice(waiting, workers - len(running))
                 running |= {pool.submit(check, number) for number in free}
                 if not running:
@@ -200,7 +200,7 @@ def _iter_explained(
     checked: Sequence[CheckedObject],
     now_ms: int | None,
 ) -> Iterator[Finding]:
-    """Yield what was found; an object that may have expired is missing, and no damage."""
+    """Yield the findings; a missing object that may have expired is not damage."""
     now = clock.now_ms() if now_ms is None else now_ms
     expiries = {view.name: Expiry(store, view, now) for view in views}
     for (log, entry), result in zip(work, checked, strict=True):
@@ -249,7 +249,7 @@ def _orphan(key: str, message: str) -> Finding:
 
 
 def _stray(found: Stray) -> Finding:
-    text = f"it {found.reason}; it was passed over"
+    text = f"it {found.reason}; it was skipped"
     return Finding(
         severity=Severity.INFO, kind=FindingKind.STRAY, log="", key=found.path, message=text
     )
@@ -263,7 +263,7 @@ class _Tile(NamedTuple):
 def iter_coverage_findings(
     log: str, entries: Iterable[Entry], gaps: Iterable[Gap], positions: Mapping[PartitionId, int]
 ) -> Iterator[Finding]:
-    """Yield overlaps and objects past the position (damage), gaps, and stretches without object."""
+    """Yield overlaps and objects past the position (damage), gaps, and ranges without an object."""
     tiles: dict[PartitionId, list[_Tile]] = defaultdict(list)
     for partition_id, mine in entries_by_partition(entries).items():
         for window in iter_windows(mine):
@@ -283,10 +283,10 @@ def iter_coverage_findings(
 
 
 def _iter_window(log: str, window: Window) -> Iterator[Finding]:
-    """Objects of a sink share offsets: all of them must be in the log, and belong together."""
+    """Yield damage unless all objects of a window are in the log and match each other."""
     first, count = window.entries[0], len(window.entries)
     if count != first.parts:
-        text = f"{count} objects are of its offsets, the log says there were {first.parts}"
+        text = f"{count} objects hold its offsets, the log counts {first.parts}"
         yield damage(FindingKind.MISCOUNTED, log, first, text, window.range)
     elif not window.is_segment:
         try:
@@ -305,9 +305,8 @@ def _iter_partition(
     reached = tiles[0].range.start
     for tile in tiles:
         if tile.range.start < reached and tile.entry is not None:
-            text = (
-                f"offsets {tile.range.start} to {min(reached, tile.range.end) - 1} are told twice"
-            )
+            last = min(reached, tile.range.end) - 1
+            text = f"offsets {tile.range.start} to {last} are in two objects"
             yield damage(FindingKind.OVERLAP, log, tile.entry, text)
         if tile.range.start > reached:
             yield _empty(log, partition_id, OffsetRange(reached, tile.range.start))

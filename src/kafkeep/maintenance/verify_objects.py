@@ -1,6 +1,6 @@
-"""Check one data object against its entry: read it once, in order, a few MiB at a time.
+"""Compare one data object with its entry: read it once, in order, a few MiB at a time.
 
-Of a sink's object every row is read.
+Every row of a sink's object is read.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kafkeep.records.arrow import view_numbers
 
 
 def iter_count_findings(source: BinaryIO, log: str, entry: Entry) -> Iterator[Finding]:
-    """Yield damage when an object has another number of rows than the log says.
+    """Yield damage if the number of rows in an object differs from the log.
 
-    Rows are counted, not decoded: a count that was forged is found without ``--deep``.
+    Rows are counted, not decoded, so a forged count is found without ``--deep``.
     """
     from kafkeep.objects.formats.open import most_rows  # noqa: PLC0415 - as below
 
     try:
         found, is_exact = most_rows(source, NO_OPTIONS.format(entry))
     except DamagedError as error:
-        text = f"unchanged since it was written, but not sound: {error.message}"
+        text = f"unchanged since it was written, but not valid: {error.message}"
         yield damage(FindingKind.UNDECODABLE, log, entry, text, entry.range)
         return
     if found < entry.records or (is_exact and found != entry.records):
@@ -49,9 +49,10 @@ def iter_count_findings(source: BinaryIO, log: str, entry: Entry) -> Iterator[Fi
 def iter_row_findings(
     source: BinaryIO, log: str, entry: Entry, options: ReadOptions
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the rows of an object whose bytes are those that were written.
+    """Yield damage in the rows of an object whose bytes are unchanged.
 
-    Rows are counted; JSON must be JSON, and whole records have the offsets and times of the log.
+    Rows are counted. JSON must be valid. Complete records must have the offsets and times of the
+    log.
     """
     # Formats and converters take a while to import; segments need none of them.
     from kafkeep.objects.sink.read_rows import from_whole, iter_source  # noqa: PLC0415
@@ -62,7 +63,7 @@ def iter_row_findings(
             if entry.converter == ENVELOPE:
                 facts.take(from_whole(column))
     except DamagedError as error:
-        text = f"unchanged since it was written, but not sound: {error.message}"
+        text = f"unchanged since it was written, but not valid: {error.message}"
         yield damage(FindingKind.UNDECODABLE, log, entry, text, entry.range)
         return
     except PreflightError as error:
@@ -76,7 +77,7 @@ def iter_row_findings(
 
 
 class _Facts:
-    """Offsets and times of whole records, held against the log."""
+    """Compares the offsets and times of complete records with the log."""
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
@@ -100,7 +101,7 @@ class _Facts:
 
     @property
     def problem(self) -> str | None:
-        """What does not agree, or None."""
+        """The first disagreement, or None."""
         logged = (self._entry.min_timestamp, self._entry.max_timestamp)
         if self._wrong is None and self._low is not None and (self._low, self._high) != logged:
             return f"record times are {self._low} to {self._high}, the log says otherwise"
@@ -119,25 +120,25 @@ _ROWS = {
 
 @dataclass(frozen=True, slots=True)
 class CheckedObject:
-    """What came of one object."""
+    """The result of checking one object."""
 
     read_bytes: int
     findings: tuple[Finding, ...] = ()
     reading: bytes | None = b""
-    """The digest of what was read, to tell one reading from another; None where it is known that
-    the bytes lie so in the store."""
+    """The digest of the bytes that were read, to compare repeated reads; None if they are known to
+    be as stored."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known so far of the object at hand."""
+    """The state of reading one object."""
 
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     read_bytes: int = 0
     facts: list[tuple[SegmentFrame, FrameContents]] = field(default_factory=list)
     broken: list[tuple[SegmentFrame, str]] = field(default_factory=list)
     spool: BinaryIO | None = None
-    """Its bytes, where rows are to be read."""
+    """Its bytes, if rows are to be read."""
 
     def add(self, data: bytes) -> None:
         """Take the next bytes of the object."""
@@ -156,12 +157,12 @@ def check_object(
     deep: bool,
     options: ReadOptions = NO_OPTIONS,
 ) -> CheckedObject:
-    """Read the object of ``entry`` whole and return what is wrong with it.
+    """Read the whole object of ``entry`` and return its damage.
 
-    ``size_bytes`` is its size as a listing told it; None asks the store. Frames that are sound
-    are told from those that are not, so the lost offsets are no more than must be. Objects of
-    other formats have their SHA-256, and their rows are counted; with ``deep`` every row is
-    decoded. Where something is wrong it is read again, and that counts: an answer may come damaged.
+    ``size_bytes`` is its size in a listing; if None, the store is asked. Frames of a segment are
+    checked one by one, so that only the offsets of damaged frames count as lost. For other formats
+    the SHA-256 is checked and rows are counted; with ``deep`` every row is decoded. A damaged
+    object is read again, and the second result counts: a response may arrive damaged.
     """
     check = partial(_check, store, log, entry, size_bytes, deep=deep, options=options)
     readings = RepeatedReads(entry.key, WHOLE_OBJECT_READS)
@@ -190,7 +191,7 @@ def _check(
             size = store.head(entry.key).size_bytes if size_bytes is None else size_bytes
             reading = _read(store, entry, size, deep=deep, spool=cast("BinaryIO | None", spool))
         except KeyMissingError:
-            text = f"not there: it held {entry.records} {_ROWS[entry.view]}"
+            text = f"missing: it held {entry.records} {_ROWS[entry.view]}"
             return CheckedObject(
                 0, (damage(FindingKind.MISSING, log, entry, text, held(entry)),), None
             )
@@ -207,7 +208,7 @@ def _check(
 
 
 def held(entry: Entry) -> OffsetRange:
-    """Return between which offsets its records lie."""
+    """Return the range of offsets of its records."""
     if not entry.runs:
         return entry.range
     edges = entry.runs.edges()
@@ -239,7 +240,7 @@ def _read(
 def _read_stretch(
     store: ObjectStore, entry: Entry, stretch: Sequence[SegmentFrame], *, deep: bool
 ) -> tuple[bytes, list[FrameContents | str]]:
-    """Return the bytes of some frames, and of each its facts, or why it is not intact."""
+    """Return the bytes of some frames, and for each its facts or why it is damaged."""
     start, end = stretch[0].start, stretch[-1].end
     readings = RepeatedReads(f"{entry.key} from byte {start} on")
     while True:
@@ -276,24 +277,24 @@ def _iter_findings(log: str, entry: Entry, size: int, reading: _Reading) -> Iter
     same = reading.digest.hexdigest() == entry.sha256
     if size < entry.size_bytes:
         kind = FindingKind.TRUNCATED
-        said = f"{size} bytes of {entry.size_bytes} are left"
+        said = f"only {size} of {entry.size_bytes} bytes remain"
     elif not same:
         kind = FindingKind.ALTERED
         longer = f", {size} bytes instead of {entry.size_bytes}" if size != entry.size_bytes else ""
-        said = f"its SHA-256 is not that of the log{longer}"
+        said = f"its SHA-256 differs from the log{longer}"
     else:
-        kind, said = FindingKind.UNDECODABLE, "unchanged since it was written, but not sound"
+        kind, said = FindingKind.UNDECODABLE, "unchanged since it was written, but not valid"
     for lost, cause in _merge(reading.broken):
         yield damage(kind, log, entry, f"{said}: {cause}", lost)
     if not same and not reading.broken:
-        # Every batch is sound, so which record was changed cannot be told.
+        # Every batch is valid, so the changed record cannot be identified.
         yield damage(kind, log, entry, said, held(entry))
     if same:
         yield from _iter_miscounts(log, entry, reading)
 
 
 def _merge(broken: Sequence[tuple[SegmentFrame, str]]) -> Iterator[tuple[OffsetRange, str]]:
-    """Join what is lost in neighbouring frames; the first cause stands for all."""
+    """Join the losses of neighbouring frames; the first cause is reported for all."""
     joined: tuple[OffsetRange, str, int] | None = None
     for frame, cause in broken:
         if joined and frame.number == joined[2] + 1:
@@ -311,7 +312,7 @@ def _iter_miscounts(log: str, entry: Entry, reading: _Reading) -> Iterator[Findi
     if entry.format != "segment" or reading.broken:
         return
     if not reading.facts:
-        yield damage(FindingKind.MISCOUNTED, log, entry, "its index cannot be right", entry.range)
+        yield damage(FindingKind.MISCOUNTED, log, entry, "its index is invalid", entry.range)
         return
     before = 0
     for frame, facts in reading.facts:

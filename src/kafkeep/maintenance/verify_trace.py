@@ -1,6 +1,6 @@
 """Traces of successful verifications, beside the log: when it was verified, and up to which commit.
 
-A later verify notices when that commit is gone. Traces are numbered by their time and stored as
+A later verify detects when that commit is gone. Traces are numbered by their time and stored as
 ``_kafkeep/<log>/verified/<10^20-1-ms>-<ms>.json``.
 """
 
@@ -27,7 +27,7 @@ VERSION = 1
 MOST_POSITIONS = 10_000
 """A trace of a log with more partitions holds no positions."""
 MOST_READ = 10
-"""So many of the newest traces are read: one may be of an older commit, or of none."""
+"""The number of newest traces to read: one may name an older commit, or none."""
 MOST_BYTES = 4 << 20
 
 
@@ -40,7 +40,7 @@ def save_verified(store: ObjectStore, log: str, at_ms: int, document: dict[str, 
     """Store a trace; return False when the archive is read-only."""
     body = {"version": VERSION, "tool": tool_name(), "at_ms": at_ms, **document}
     try:
-        # The number is taken when another one ended in the same millisecond: one trace is enough.
+        # The number is taken if another verify ended in the same millisecond: one trace is enough.
         _traces(store, log).try_create(at_ms, orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
     except AccessDeniedError:
         return False

@@ -1,12 +1,13 @@
-"""Arrow arrays as numpy arrays, and back, without a copy and without pandas.
+"""Convert between Arrow and numpy arrays without copying and without importing pandas; pure.
 
-``pa.array`` and ``to_numpy`` import pandas when first called, which takes half a second; the path
-of a record avoids them. Views are read-only, so that each kernel is compiled for one type only.
-``BinaryView`` is a binary array as kernels see it: bytes, offsets and validity.
-Also here: the distinct values of a column, and which of them each row has.
+``pa.array`` and ``to_numpy`` import pandas on the first call, which takes half a second. The code
+that handles records avoids both. Views are read-only, so numba compiles each kernel for one array
+type only. ``BinaryView`` holds the buffers of a binary array in the form kernels use: bytes,
+offsets and validity. ``find_distinct`` returns the distinct values of an array and the index of
+each row's value.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="assignment"
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kafkeep.numba_setup import Bytes, Int64s, copy_bytes, inlined, kernel, view
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, from now on read-only."""
+    """Make the array read-only and return it."""
     array.flags.writeable = False
     return array
 
@@ -34,7 +35,7 @@ NO_BYTES: Bytes = frozen(np.empty(0, dtype=np.uint8))
 
 
 def view_numbers(array: pa.Array, dtype: Any) -> NDArray[Any]:
-    """Return the values of an array of fixed width; those of nulls are undefined."""
+    """Return the values of a fixed-width array; the values of nulls are undefined."""
     width = np.dtype(dtype).itemsize
     return np.frombuffer(
         array.buffers()[1] or b"", dtype=dtype, count=len(array), offset=array.offset * width
@@ -47,10 +48,10 @@ def view_bits(array: pa.Array) -> Bytes:
 
 
 def view_valid(array: pa.Array) -> Bytes | None:
-    """Return 1 for values and 0 for nulls, or None when no value is null."""
+    """Return 1 for values and 0 for nulls, or None if no value is null."""
     if array.null_count == 0:
         return None
-    if array.buffers()[0] is None:  # an array of the type null
+    if array.buffers()[0] is None:  # the array has Arrow's null type
         return frozen(np.zeros(len(array), dtype=np.uint8))
     return _bits(array.buffers()[0], array.offset, len(array))
 
@@ -65,7 +66,7 @@ def _bits(buffer: pa.Buffer | None, offset: int, count: int) -> Bytes:
 
 
 def view_offsets(array: pa.Array) -> NDArray[np.int32]:
-    """Return where the values of a binary, string, list or map array begin, and the end."""
+    """Return the offsets of a binary, string, list or map array, including the final end offset."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return frozen(np.zeros(1, dtype=np.int32))
@@ -73,13 +74,13 @@ def view_offsets(array: pa.Array) -> NDArray[np.int32]:
 
 
 def view_data(array: pa.Array) -> Bytes:
-    """Return the bytes of a binary or string array, all of them, as its offsets count them."""
+    """Return the whole data buffer of a binary or string array; its offsets index this buffer."""
     data = array.buffers()[2]
     return NO_BYTES if data is None else np.frombuffer(data, dtype=np.uint8)
 
 
 def pack_bits(values: NDArray[Any]) -> pa.Buffer:
-    """Return truth values as Arrow's bits."""
+    """Return the truth values as an Arrow bit buffer."""
     return pa.py_buffer(np.packbits(values.astype(np.uint8), bitorder="little"))
 
 
@@ -87,9 +88,10 @@ _SMALL_SPAN = 1 << 16
 
 
 def find_distinct(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the different values in ascending order, and for each row its place among them.
+    """Return the distinct values in ascending order, and the index of each row's value among them.
 
-    Values that lie close together, as times of one topic do, are not sorted: a table is filled.
+    A narrow range of values, such as the timestamps of one topic, is not sorted. It is counted in a
+    lookup table instead.
     """
     if len(values) == 0:
         return values, np.zeros(0, np.int64)
@@ -105,17 +107,17 @@ def find_distinct(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def true_rows(mask: pa.BooleanArray) -> Int64s:
-    """Return the rows where a mask is true."""
+    """Return the indices of the rows where the mask is true."""
     return numbers(pc.indices_nonzero(mask), np.int64)
 
 
 def codes_of(encoded: pa.DictionaryArray) -> Int64s:
-    """Return the place of each row in the dictionary."""
+    """Return the dictionary index of each row."""
     return numbers(encoded.indices, np.int32)
 
 
 def numbers(array: pa.Array, stored: type[np.integer]) -> Int64s:
-    """Return whole numbers, stored in that type, as int64; where null, any number."""
+    """Return the integers of an array, stored as type ``stored``, as int64; nulls are undefined."""
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(len(array), np.int64)
@@ -124,7 +126,7 @@ def numbers(array: pa.Array, stored: type[np.integer]) -> Int64s:
 
 
 def binary_scalar(value: bytes) -> pa.BinaryScalar:
-    """Return bytes as Arrow's own value."""
+    """Return the bytes as an Arrow scalar."""
     ends = np.array([0, len(value)], np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(value)]
     return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
@@ -133,21 +135,21 @@ def binary_scalar(value: bytes) -> pa.BinaryScalar:
 def number_array(
     kind: pa.DataType, values: NDArray[Any], valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return numbers of ``kind``; those that are not ``valid`` are null."""
+    """Return an array of type ``kind``; the values that are not ``valid`` become null."""
     data = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
     bits = None if valid is None else bitmap(valid)
     return pa.Array.from_buffers(kind, len(data), [bits, pa.py_buffer(data)])
 
 
 def bitmap(flags: NDArray[np.bool_]) -> pa.Buffer | None:
-    """Return Arrow's validity of ``flags``, None when all are set."""
+    """Return ``flags`` as an Arrow validity bitmap, or None if all are set."""
     if bool(flags.all()):
         return None
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def valid_flags(array: pa.Array) -> NDArray[np.bool_]:
-    """Tell for each value whether it is there."""
+    """Return for each value whether it is not null."""
     if array.null_count == 0:
         return np.ones(len(array), dtype=np.bool_)
     bits = array.is_valid()
@@ -155,27 +157,27 @@ def valid_flags(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def bool_flags(array: pa.BooleanArray) -> NDArray[np.bool_]:
-    """Return booleans without nulls."""
+    """Return the values of a boolean array that has no nulls."""
     packed = np.frombuffer(array.buffers()[1], dtype=np.uint8)
     flags = np.unpackbits(packed, count=array.offset + len(array), bitorder="little")
     return flags[array.offset :].astype(np.bool_)
 
 
 def constant_array(kind: pa.DataType, value: bytes, length: int) -> pa.Array:
-    """Return the same bytes or text ``length`` times."""
+    """Return an array that repeats the same bytes or text ``length`` times."""
     offsets = np.arange(length + 1, dtype=np.int32) * np.int32(len(value))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(value * length)]
     return pa.Array.from_buffers(kind, length, buffers)
 
 
 def list_array(kind: pa.DataType, offsets: NDArray[np.int64], values: pa.Array) -> pa.ListArray:
-    """Return lists over ``values``."""
+    """Return a list array over ``values``."""
     bounds = pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int32))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, bounds], children=[values])
 
 
 def run_bounds(codes: NDArray[Any]) -> list[tuple[int, int]]:
-    """Return ``[start, stop)`` of each stretch of equal neighbours."""
+    """Return ``[start, stop)`` of each run of equal adjacent values."""
     if len(codes) == 0:
         return []
     cuts = (np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()
@@ -183,7 +185,7 @@ def run_bounds(codes: NDArray[Any]) -> list[tuple[int, int]]:
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """Return the values as one array; RecordError when they are 2 GiB or more."""
+    """Return the values as one array; raise RecordError if they take 2 GiB or more."""
     offsets = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
     if offsets[-1] > np.iinfo(np.int32).max:
@@ -200,10 +202,10 @@ MAX_COLUMN_BYTES = int(np.iinfo(np.int32).max)
 
 @dataclass(frozen=True, slots=True)
 class BinaryView:
-    """Buffers of a binary or string array, which may be a slice of a longer one; no copy.
+    """The buffers of a binary or string array or of a slice of one, without a copy.
 
-    ``offsets`` begin with the first row of the array. ``valid`` is Arrow's bitmap, empty when
-    nothing is null, in which bit ``first`` is that of the first row.
+    ``offsets`` start with the first row of the array. ``valid`` is Arrow's validity bitmap, or
+    empty if nothing is null. Bit ``first`` of ``valid`` belongs to the first row.
     """
 
     data: Bytes
@@ -216,7 +218,7 @@ class BinaryView:
 
 
 def view_binary(values: pa.Array) -> BinaryView:
-    """Return the buffers of an array of type binary or string."""
+    """Return the buffers of a binary or string array."""
     valid, offsets, data = values.buffers()
     rows, first = len(values), values.offset
     if rows == 0:
@@ -230,7 +232,7 @@ def view_binary(values: pa.Array) -> BinaryView:
 def binary_of_buffers(
     data: Bytes, offsets: NDArray[np.int32], valid: Bytes | None, kind: pa.DataType | None = None
 ) -> pa.Array:
-    """Return an array made of buffers that kernels have filled; ``valid`` begins with row 0."""
+    """Return an array over buffers that kernels filled; ``valid`` starts with row 0."""
     bits = None if valid is None else pa.py_buffer(valid)
     buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind or pa.binary(), len(offsets) - 1, buffers)
@@ -238,7 +240,7 @@ def binary_of_buffers(
 
 @inlined
 def is_valid(valid: Bytes, at: int) -> bool:
-    """Tell whether the row with bit ``at`` is there."""
+    """Return whether the row at bit ``at`` is not null."""
     return len(valid) == 0 or (valid[at >> 3] >> (at & 7)) & 1 == 1
 
 
@@ -276,7 +278,7 @@ def _join(  # noqa: PLR0917
 
 
 def join_with(values: pa.Array, separator: bytes) -> Bytes:
-    """Return every value followed by ``separator``, in one array of bytes; nulls are left out."""
+    """Return the values that are not null, each followed by ``separator``, as one byte array."""
     view = view_binary(values)
     size = _joined_size(view.offsets, view.valid, view.first, len(separator))
     out = np.empty(size, dtype=np.uint8)
@@ -285,7 +287,7 @@ def join_with(values: pa.Array, separator: bytes) -> Bytes:
 
 
 def join_lines(texts: pa.Array) -> Bytes:
-    r"""Return every text followed by ``\n``; nulls are left out."""
+    r"""Return the texts that are not null, each followed by ``\n``, as one byte array."""
     return join_with(texts, b"\n")
 
 
@@ -305,7 +307,7 @@ def gather(
 ) -> pa.Array:
     """Return copies of the spans ``[start, end)`` of ``data``; null where ``there`` is not set.
 
-    Raises OverflowError at 2 GiB.
+    Raise OverflowError if the copies exceed 2 GiB.
     """
     sizes = ends - starts if there is None else np.where(there, ends - starts, 0)
     offsets = np.zeros(len(starts) + 1, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""``schema.compatibility``: when a change of schema begins a new file, and rows of another version.
+"""``schema.compatibility``: decide when a schema change starts a new file, and project rows; pure.
 
-NONE begins a new file at every change. The others write records of two versions into one file,
-which has the newer schema (BACKWARD, FULL) or the older one (FORWARD). They go by the numbers of
-versions, so a change between schemas without one cannot be judged. A change that leaves every
-value as it is (a doc, an enum's symbols) is no change to them.
+NONE starts a new file at every change. The other modes write records of two schema versions into
+one file. That file has the newer schema under BACKWARD and FULL, and the older one under FORWARD.
+These modes compare version numbers, so they fail for different schemas without versions. They
+ignore a change that affects no value, such as a new doc or new enum symbols.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _WIDENING = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.F
 
 
 def needs_new_file(current: Schema | None, new: Schema | None, mode: Mode) -> bool:
-    """Tell whether a record of schema ``new`` cannot go into a file of schema ``current``.
+    """Return whether a record of schema ``new`` cannot go into a file of schema ``current``.
 
-    RecordError when the mode cannot say: no versions, or values that came without a schema.
-    When the answer is no and the schemas differ, the record is written with ``project``.
+    Raise RecordError if the mode cannot decide: a schema has no version, or only one of the two
+    exists. If the result is False and the schemas differ, write the record with ``project``.
     """
     if current == new:
         return False
@@ -47,12 +47,12 @@ def needs_new_file(current: Schema | None, new: Schema | None, mode: Mode) -> bo
 
 
 def same_values(one: Schema, other: Schema) -> bool:
-    """Tell whether two schemas differ in words alone: docs, versions, parameters, defaults."""
+    """Return whether two schemas differ only in docs, versions, parameters and defaults."""
     return _bare(one) == _bare(other)
 
 
 def can_project(source: Schema, target: Schema) -> bool:
-    """Tell whether every value of ``source`` can be written as one of ``target``."""
+    """Return whether every value of ``source`` can be written as a value of ``target``."""
     if source.name != target.name or (source.optional and not _takes_null(target)):
         return False
     match target.kind:
@@ -71,9 +71,9 @@ def can_project(source: Schema, target: Schema) -> bool:
 
 
 def project(column: Column, to: Schema) -> Column:
-    """Return the column in schema ``to``: fields left out or filled with their defaults.
+    """Return the column in schema ``to``: drop extra fields and fill missing ones with defaults.
 
-    RecordError when a value has no place there.
+    Raise RecordError if the column's schema cannot be projected to ``to``.
     """
     if column.schema == to:
         return column
@@ -89,7 +89,7 @@ def project(column: Column, to: Schema) -> Column:
 
 
 def _bare(schema: Schema) -> Schema:
-    """Return what is left of a schema when everything goes that changes no value."""
+    """Return the schema without the attributes that affect no value."""
     return replace(
         schema,
         version=None,
@@ -125,7 +125,7 @@ def _widens(source: Kind, target: Kind) -> bool:
 
 
 def _may_fill(source: Schema, target: Schema) -> bool:
-    """Tell whether a null somewhere would become a default."""
+    """Return whether projecting can replace a null with a default."""
     if source.optional and not target.optional:
         return True
     inner = [(source.items, target.items), (source.keys, target.keys)]
@@ -139,7 +139,10 @@ def _member(schema: Schema, name: str) -> Schema | None:
 
 
 def _projected(value: Any, source: Schema, target: Schema, *, top: bool = True) -> Any:
-    """Return one value in the form ``pa.array`` takes; a null on top is a tombstone and stays."""
+    """Return one value in the form ``pa.array`` takes.
+
+    Keep a top-level null, which is a tombstone.
+    """
     if value is None:
         return None if top or target.optional else plain_default(target)
     match target.kind:
@@ -167,7 +170,7 @@ def _filled(value: dict[str, Any], source: Field | None, target: Field) -> Any:
 
 
 def plain_default(schema: Schema) -> Any:
-    """Return a schema's default in the form ``pa.array`` takes."""
+    """Return the default of a schema in the form ``pa.array`` takes."""
     value = schema.default
     if value is None:
         return None

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from kafkeep.records.arrow import number_array, view_offsets
 from kafkeep.records.schema import Column
 
+NO_TIMESTAMP = -1
+"""Kafka's time of a record that has none."""
 HEADERS_TYPE = pa.list_(
     pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 )
@@ -28,7 +30,7 @@ class Rows:
     partition: int
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
-    """Kafka's ms, any int64; -1 is "no time"."""
+    """Kafka's ms, any int64."""
     key: Column
     value: Column
     headers: pa.ListArray

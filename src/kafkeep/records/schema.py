@@ -1,10 +1,9 @@
-"""A column of keys, values or headers: an Arrow array, and Connect's schema if there is one.
+"""Kafka Connect schemas, their Arrow types, and columns that pair an array with a schema; pure.
 
-Kafka Connect's schemas, and the Arrow types that values of them have here.
-
-Logical types (Decimal, Timestamp, Date, Time) are plain values with a schema name, as in Connect:
-a Decimal is its unscaled number as big-endian two's complement bytes, a Timestamp an int64 of ms,
-a Date an int32 of days, a Time an int32 of ms. Formats give them their own logical types.
+Logical types (Decimal, Timestamp, Date, Time) are plain values with a schema name, as in Connect. A
+Decimal is its unscaled number as big-endian two's complement bytes. A Timestamp is an int64 in
+milliseconds, a Date an int32 in days, and a Time an int32 in milliseconds. Each output format maps
+them to its own logical types.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TIME = "org.apache.kafka.connect.data.Time"
 
 
 class Kind(StrEnum):
-    """Connect's types, by the names its JSON form has."""
+    """Connect's types. The values are the names that Connect uses in JSON schemas."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -42,18 +41,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named member of a struct."""
-
     name: str
     schema: Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """One Connect schema; equal schemas are equal values, so they can be compared and cached.
+    """A Connect schema that can be hashed, compared and cached by value.
 
-    ``parameters`` are pairs in order of their names. ``default`` is a plain value: None, bool,
-    int, float, str, bytes, or tuples of these for arrays, maps (pairs) and structs.
+    ``parameters`` are pairs sorted by name. ``default`` is a plain value: None, bool, int, float,
+    str or bytes. Defaults of arrays, maps (as pairs) and structs are tuples of plain values.
     """
 
     kind: Kind
@@ -65,20 +62,20 @@ class Schema:
     parameters: tuple[tuple[str, str], ...] = ()
     fields: tuple[Field, ...] = ()
     items: Schema | None = None
-    """Of an array; of a map, its values."""
+    """The schema of an array's items or of a map's values."""
     keys: Schema | None = None
-    """Of a map."""
+    """The schema of a map's keys."""
 
     def parameter(self, name: str) -> str | None:
-        """Return one parameter, or None."""
+        """Return the value of a parameter, or None if it is not set."""
         return dict(self.parameters).get(name)
 
     def field(self, name: str) -> Field | None:
-        """Return the member of that name, or None."""
+        """Return the field with this name, or None if there is none."""
         return next((f for f in self.fields if f.name == name), None)
 
     def as_optional(self, optional: bool = True) -> Schema:
-        """Return the same schema, optional or not."""
+        """Return this schema with ``optional`` set or cleared."""
         return self if self.optional == optional else replace(self, optional=optional)
 
 
@@ -97,7 +94,7 @@ _PLAIN: Mapping[Kind, pa.DataType] = {
 
 @cache
 def arrow_type(schema: Schema) -> pa.DataType:
-    """Return the Arrow type of a column of this schema."""
+    """Return the Arrow type of a column with this schema."""
     match schema.kind:
         case Kind.ARRAY:
             assert schema.items is not None
@@ -116,7 +113,7 @@ def arrow_type(schema: Schema) -> pa.DataType:
 
 @cache
 def has_decimals(schema: Schema) -> bool:
-    """Tell whether there are Decimals in values of this schema, however deep."""
+    """Return whether the schema contains a Decimal at any depth."""
     inner = [part for part in (schema.items, schema.keys) if part is not None]
     inner += [field.schema for field in schema.fields]
     return schema.name == DECIMAL or any(map(has_decimals, inner))
@@ -128,12 +125,12 @@ OPTIONAL_STRING = Schema(kind=Kind.STRING, optional=True)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Values of one schema.
+    """An array of values that share one schema.
 
-    With a schema, ``array`` has ``arrow_type(schema)``. Without one the values are schemaless:
-    ``array`` is ``pa.binary()``, each value one valid JSON document as UTF-8 without a line break,
-    exactly as it came otherwise. Null is null in either case (a tombstone, a missing key), and is
-    not the JSON document ``null``.
+    With a schema, ``array`` has the type ``arrow_type(schema)``. Without a schema, ``array`` is
+    ``pa.binary()`` and each value is one valid JSON document in UTF-8. The document contains no
+    line break and is otherwise unchanged. In both cases an Arrow null is a missing key or a
+    tombstone. It is not the JSON document ``null``.
     """
 
     schema: Schema | None
@@ -148,7 +145,7 @@ class Column:
         return len(self.array)
 
     def slice(self, start: int, stop: int) -> Column:
-        """Return some rows, without a copy."""
+        """Return the rows from ``start`` up to ``stop`` without copying."""
         return Column(self.schema, self.array.slice(start, stop - start))
 
     def take(self, indices: pa.Array) -> Column:

@@ -28,19 +28,19 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
 MAX_BYTES = 256 << 20
-"""No document of a restore is larger; of a larger one no more than this is read."""
+"""The maximum size of a document; readers stop here."""
 
 
 def check_version(key: str, version: int, known: int) -> None:
-    """Refuse a document of a newer kafkeep by name; TypeError when ``version`` is no number."""
+    """Refuse a document of a newer kafkeep; TypeError if ``version`` is not a number."""
     if version > known:
         raise NewerFormatError(
-            f"{key} has version {version}, this kafkeep knows {known}", hint="Update kafkeep."
+            f"{key} has version {version}, this kafkeep supports {known}", hint="Update kafkeep."
         )
 
 
 def revisions_in(store: ObjectStore, folder: str) -> DocumentSequence:
-    """Return the revisions of a document that says how far a following restore has come."""
+    """Return the revisions of the state of a following restore."""
     return DocumentSequence(store=store, folder=folder, max_bytes=MAX_BYTES, is_pruned=True)
 
 
@@ -51,18 +51,18 @@ def load_newest(revisions: DocumentSequence) -> tuple[bytes, str] | None:
 
 
 def save_revision(revisions: DocumentSequence, revision: int, body: bytes) -> None:
-    """Create a revision. FencedError when another worker was faster."""
+    """Create a revision; FencedError if another worker created it first."""
     is_ours = revisions.create(revision, body).is_ours
-    # An old number is free again once it was pruned: then there is a newer one.
+    # A pruned number is free again, but then a newer revision exists.
     if not is_ours or next(revisions.iter_numbers(after=revision), None) is not None:
         raise FencedError(
             "another worker runs this connector",
-            hint="A connector is run by one worker at a time; this one has stopped.",
+            hint="Only one worker runs a connector at a time; this worker has stopped.",
         )
 
 
 VERSION = 2
-"""Since 2 it has a checksum; readers of 1 refuse a field they do not know."""
+"""Version 2 added a checksum; readers of version 1 refuse unknown fields."""
 FOLDER = "_kafkeep/restores"
 
 
@@ -99,7 +99,7 @@ class Target:
     topic_id: str = ""
     partitions: tuple[TargetPartition, ...] = ()
     done: bool = False
-    """Whether it is restored, while others were deleted since and are created again."""
+    """True if it is restored, while other targets were deleted and are created again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,11 @@ class RestoreDocument:
     at_ms: int
     targets: tuple[Target, ...]
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """What is restored, and how it is routed; a later comparison reads it."""
+    """The selection and the routing; a later comparison reads them."""
     schemas: Mapping[str, Any] = field(default_factory=dict)
-    """What the restore did in a schema registry, and which ids records get."""
+    """The changes in the schema registry, and the new ids of records."""
     lost: tuple[Mapping[str, Any], ...] = ()
-    """Offsets that were left out, once the restore is done; since version 2."""
+    """Offsets that were left out, set when the restore is done; since version 2."""
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""
@@ -134,7 +134,7 @@ _OLDER_FIELDS = ("version", *(one.name for one in fields(RestoreDocument)))
 
 
 def open_documents(state: str | None, storage: StorageOptions, archive: ObjectStore) -> ObjectStore:
-    """Return where restores keep their documents: in ``state``, else in the archive."""
+    """Return the store of restore documents: ``state`` if given, else the archive."""
     return open_store(state, storage, create=True) if state else archive
 
 
@@ -144,7 +144,7 @@ def documents_of(store: ObjectStore, id: str) -> DocumentSequence:
 
 
 def save_document(store: ObjectStore, document: RestoreDocument) -> None:
-    """Create a revision. PreflightError when another run of the same restore was faster."""
+    """Create a revision; PreflightError if another run of the same restore created it first."""
     body = dump_with_checksum({"version": VERSION, **asdict(document)})
     try:
         if documents_of(store, document.id).try_create(document.revision, body):
@@ -155,13 +155,13 @@ def save_document(store: ObjectStore, document: RestoreDocument) -> None:
             hint="Give --state FOLDER to keep it outside of a read-only archive.",
         ) from error
     raise PreflightError(
-        "another run of this restore is under way",
+        "another run of this restore is in progress",
         hint="Wait for it to end, then run the same command to check or resume it.",
     )
 
 
 def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
-    """Return the newest revision, or None when this restore was never begun."""
+    """Return the newest revision, or None if this restore never started."""
     newest = load_newest(documents_of(store, id))
     return None if newest is None else _parse(*newest)
 

@@ -46,7 +46,7 @@ RunTasks = Callable[..., list[TaskRow]]
 
 @dataclass(kw_only=True)
 class RestoreJob:
-    """One restore. Everything that does I/O is given to it."""
+    """One restore. All clients are passed in."""
 
     options: RestoreOptions
     locations: Locations
@@ -54,7 +54,7 @@ class RestoreJob:
     store: ObjectStore
     source: EntrySource
     documents: ObjectStore
-    """Where the restore's document lies: the archive, or ``--state``."""
+    """The store of the restore's document: the archive, or ``--state``."""
     cores: int
     now_ms: Callable[[], int]
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
@@ -62,11 +62,11 @@ class RestoreJob:
     id: str | None = None
     """The restore's id, if it does not follow from the options."""
     is_cycle: bool = False
-    """Whether a follower selected the offsets: gaps outside of them count too."""
+    """True if a follower selected the offsets: gaps outside of them count too."""
     summary: RestoreSummary = field(default_factory=RestoreSummary)
 
     def preflight(self) -> Preflight:
-        """Plan, check the archive and the target; writes nothing."""
+        """Plan, then check the archive and the target; writes nothing."""
         found, view = self._plan()
         found = self._without_restored(found)
         objects = self.source.check_objects(view, found.plan)
@@ -91,7 +91,7 @@ class RestoreJob:
         return self._with_groups(found, done) if self.options.groups else found
 
     def plan_only(self) -> Preflight:
-        """Plan without a check, with the restore's document if there is one."""
+        """Plan without checks, using the restore's document if it exists."""
         return self._plan()[0]
 
     def _plan(self) -> tuple[Preflight, ArchiveView]:
@@ -109,7 +109,7 @@ class RestoreJob:
         return Preflight(plan, (), document, frozenset(), reading, view.state.groups), view
 
     def _without_restored(self, found: Preflight) -> Preflight:
-        """Leave out the topics that were restored before, unless that is all of them."""
+        """Leave out topics that were restored before, unless all of them were."""
         known = found.document.targets if found.document is not None else ()
         there = self.admin.topics([target.topic for target in known]) if known else {}
         plan = without_restored(found.plan, there, found.document)
@@ -178,7 +178,7 @@ class RestoreJob:
         self.summary.lost = sorted(preflight.lost)
         work = work_of(plan, document)
         if document.phase is Phase.DONE:
-            # Done: what happened to topics or objects since does not matter.
+            # Done: later changes to topics or objects do not matter.
             self.summary.already_there = self._done(plan, work)
             self.summary.lose(document.lost)
             self._move_groups(preflight, document)
@@ -187,7 +187,7 @@ class RestoreJob:
         self._count(self._write(preflight, document, work, run_tasks), plan)
         failpoint("restore.written")
         self._put_settings_back(plan, document)
-        failpoint("restore.settled")
+        failpoint("restore.reset")
         self._move_groups(preflight, document)
         save_document(
             self.documents,
@@ -222,7 +222,7 @@ class RestoreJob:
             return run_tasks(bundles, _task_of(plan), label="restore")
 
     def _is_current(self, document: RestoreDocument) -> bool:
-        """Whether the document's targets still exist: an unfinished restore creates them."""
+        """Return whether the targets still exist; an unfinished restore creates missing ones."""
         if document.phase is not Phase.DONE:
             return True
         there = self.admin.topics([target.topic for target in document.targets])
@@ -231,12 +231,12 @@ class RestoreJob:
         )
 
     def _abort_open_transactions(self, plan: RestorePlan, document: RestoreDocument | None) -> None:
-        """Abort what an earlier run left open, which shows that transactions are allowed."""
+        """Abort open transactions of an earlier run; this also checks the right to use them."""
         if document is not None and document.phase is Phase.DONE:
             return
         if plan.exact and needs_transactions(plan, self.options):
             for lane in range(lanes(plan)):
-                Transactions(self.admin, transactional_id(plan.id, lane)).begin_anew()
+                Transactions(self.admin, transactional_id(plan.id, lane)).fence()
 
     def _grown(self, work: list[TargetWork]) -> int:
         """Return how many offsets the targets have gained."""
@@ -269,7 +269,7 @@ class RestoreJob:
             self.summary.already_there = max(0, there)
 
     def _move_groups(self, preflight: Preflight, document: RestoreDocument) -> None:
-        """Move the groups to their archived positions, once: later moves are their own."""
+        """Move the groups to their archived positions, once: consumers may have continued since."""
         if not self.options.groups:
             return
         job = self.group_job(preflight)

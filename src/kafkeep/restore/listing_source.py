@@ -18,8 +18,7 @@ from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.listing import list_unlogged, names_of
-from kafkeep.objects.unlogged.names import UnloggedName
+from kafkeep.objects.unlogged.listing import Names, UnloggedName, list_unlogged
 from kafkeep.objects.unlogged.scan import (
     SHOWN,
     Index,
@@ -48,8 +47,8 @@ def options_for_listing(options: RestoreOptions, unlogged: UnloggedOptions) -> R
 
 
 def has_objects(store: ObjectStore, unlogged: UnloggedOptions, options: RestoreOptions) -> bool:
-    """Tell whether there is an object of a selected topic."""
-    names, wanted = names_of(unlogged), options.wants
+    """Return whether there is an object of a selected topic."""
+    names, wanted = Names(unlogged), options.wants
     parsed = (names.parse(info.key) for info in store.list(names.prefix))
     return any(isinstance(name, UnloggedName) and wanted(name.topic) for name in parsed)
 
@@ -65,11 +64,11 @@ class ListingSource:
     documents: ObjectStore
     """Where the list of objects is stored."""
     index: Index | None = None
-    """The objects to restore, if they are known already; else the bucket is listed."""
+    """The objects to restore, if already selected; else the bucket is listed."""
     _found: UnloggedView | None = field(default=None, init=False)
 
     def log_name(self) -> str:
-        """Return a name made from the options; UsageError for an option that needs a log."""
+        """Return a name derived from the options; UsageError for an option that needs a log."""
         self._refuse_log_options()
         texts = orjson.dumps(dict(self.unlogged.texts), option=orjson.OPT_SORT_KEYS)
         return f"{NAME}-{hashlib.sha256(texts).hexdigest()[:16]}"
@@ -89,7 +88,7 @@ class ListingSource:
         return ReadOptions(unlogged=replace(self.unlogged, targets=targets))
 
     def newer_targets(self, view: ArchiveView, plan: RestorePlan) -> list[str]:
-        """Return the targets of objects that appeared since; none if the objects were given."""
+        """Return the targets of newer objects; none if the objects were given."""
         if self.index is not None:
             return []
         known = {one.name.key for one in self._loaded.index.objects}
@@ -99,9 +98,9 @@ class ListingSource:
         return sorted(names.get(topic, topic) for topic in topics)
 
     def check_objects(self, view: ArchiveView, plan: RestorePlan) -> ObjectCheck:
-        """Refuse objects that cannot be used, unless the options allow to leave them out."""
+        """Refuse unreadable objects, unless the options allow leaving them out."""
         problems = self._loaded.grouped.problems
-        hint = "With --allow-missing the restore goes on without it."
+        hint = "Add --allow-missing to restore without it."
         refused = () if self.options.allow_missing else problems
         return ObjectCheck(
             plan,
@@ -115,7 +114,7 @@ class ListingSource:
         reading: ReadOptions,
         target: TargetSnapshot,
     ) -> list[Check]:
-        """Return what names and objects do not tell of topics and records."""
+        """Return warnings for topic and record data that the objects do not hold."""
         checks = list(self._name_warnings())
         for topic in plan.topics:
             checks += self._topic_warnings(topic, created=topic.target not in target.topics)
@@ -135,8 +134,8 @@ class ListingSource:
         if given or self.options.commit is not None:
             name = (given or ["commit"])[0].removesuffix("_ms").replace("_", "-")
             raise UsageError(
-                f"--{name} is about what a log says, and {self.store.describe()} has none",
-                hint="Its objects are found by listing: restore them without it.",
+                f"--{name} needs a log, and {self.store.describe()} has none",
+                hint="Leave it out: the objects are found by listing the bucket.",
             )
 
     def _list(self, number: int) -> Index:
@@ -149,7 +148,7 @@ class ListingSource:
         )
 
     def _partition_counts(self, topics: set[str]) -> dict[str, int]:
-        """Return how many partitions existing targets have: no name tells of an empty one."""
+        """Return the partition counts of existing targets: no object shows an empty partition."""
         names = dict(self.options.topics)
         there = self.admin.topics([names.get(topic, topic) for topic in topics])
         return {
@@ -165,7 +164,7 @@ class ListingSource:
         if index.odd_count > SHOWN:
             more = f"{index.odd_count - SHOWN:,} more are left out"
             yield Check(CheckStatus.WARN, self.store.describe(), more)
-        what = "holds records that are in the object before it, too: they are restored twice"
+        what = "repeats records of the object before it: they are restored twice"
         for key in self._loaded.grouped.repeats[:SHOWN]:
             yield Check(CheckStatus.WARN, key, what)
 
@@ -174,9 +173,9 @@ class ListingSource:
             yield Check(CheckStatus.WARN, topic.target, sentence)
         if created:
             what = (
-                "settings, replicas and the number of partitions are not told: it gets "
-                f"{len(topic.partitions)}, for the highest number in names, and the broker's "
-                "defaults"
+                "settings, replicas and the number of partitions are unknown: it gets "
+                f"{len(topic.partitions)} partitions, by the highest number in names, and the "
+                "broker's defaults"
             )
             yield Check(CheckStatus.WARN, topic.target, what)
 

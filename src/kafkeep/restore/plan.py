@@ -21,7 +21,7 @@ from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice, select_slic
 
 
 def check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
-    """Refuse a selection that matches nothing: it is a typo that would restore too little."""
+    """Refuse a selection that matches nothing: a typo would restore too little."""
     counts = {topic.source.topic: len(topic.partitions) for topic in topics}
     for name in {name for name, _ in options.incarnations} | {p.topic for p in options.offsets}:
         if name not in counts:
@@ -43,7 +43,7 @@ def _check_map(topics: Sequence[TopicPlan], chosen: Mapping[int, int]) -> None:
         for number in wanted:
             if number not in chosen:
                 raise UsageError(
-                    f"partition-map does not say where {topic.source.topic}-{number} goes",
+                    f"partition-map has no target for {topic.source.topic}-{number}",
                     hint="Name every partition, or leave some out with --partitions.",
                 )
     there = {p.partition for topic in topics for p in topic.partitions}
@@ -58,34 +58,34 @@ def check_target(name: str) -> None:
         check_topic_name(name)
     except ValueError as error:
         raise UsageError(
-            f"{name!r} cannot be a topic's name",
-            hint="Kafka takes letters, digits, dots, underscores and dashes, 249 at most.",
+            f"{name!r} is not a valid topic name",
+            hint="Use at most 249 letters, digits, dots, underscores and dashes.",
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What goes into one target partition, in order."""
+    """The contents of one target partition, in order."""
 
     partition: int
     entries: tuple[Entry, ...]
     """The objects that are read, whole or in part."""
     ranges: tuple[OffsetRange, ...] | None = None
-    """The selected offsets; None is all of them."""
+    """The selected offsets; None means all."""
     times: Times = ALL_TIMES
     end: int = 0
-    """Where the partition ended in Kafka when it was archived; 0 if that does not matter."""
+    """The end offset in Kafka when the partition was archived; 0 if irrelevant."""
     slices: tuple[WindowSlice, ...] = ()
-    """What is read of the objects, if there is a selection."""
+    """The slices to read, if there is a selection."""
 
     @property
     def cut(self) -> bool:
-        """Whether a selection leaves out archived records."""
+        """True if a selection leaves out archived records."""
         return self.ranges is not None or self.times != ALL_TIMES
 
     @property
     def records(self) -> int:
-        """Archived records, each counted once; an upper bound if there is a selection."""
+        """The number of records, each counted once; an upper bound with a selection."""
         if self.cut:
             return sum(part.records for part in self.slices)
         return sum(entry.own_records for entry in self.entries)
@@ -105,11 +105,11 @@ class PartitionPlan:
         return sum(entry.size_bytes for entry in self.entries)
 
     def all_slices(self) -> tuple[WindowSlice, ...]:
-        """Return what is read as slices, also without a selection."""
+        """Return the slices to read, also without a selection."""
         return self.slices if self.cut else whole_slices(self.entries)
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> PartitionPlan:
-        """Read parts of damaged objects instead of the whole."""
+        """Read only the given parts of damaged objects."""
         if not any(entry.key in parts for entry in self.entries):
             return self
         kept = [part for entry in self.entries for part in parts.get(entry.key, (entry,))]
@@ -145,7 +145,7 @@ class TopicPlan:
 
     @property
     def target_count(self) -> int:
-        """How many partitions the target needs; with a map it may have more."""
+        """The number of partitions that the target needs; with a map it may have more."""
         if self.routing.partition_count is not None:
             return self.routing.partition_count
         if not self.routing.partition_map:
@@ -189,7 +189,7 @@ class RestorePlan:
     commit: int
     topics: tuple[TopicPlan, ...]
     exact: bool = False
-    """Whether every record goes to the offset it had."""
+    """True if every record keeps its offset."""
     routing: Routing = SAME
 
     @property
@@ -209,11 +209,11 @@ class RestorePlan:
 
     @property
     def cut(self) -> bool:
-        """Whether a selection leaves out archived records."""
+        """True if a selection leaves out archived records."""
         return any(partition.cut for topic in self.topics for partition in topic.partitions)
 
     def with_companions(self, keys: frozenset[str]) -> frozenset[str]:
-        """Return lost objects, and those that cannot be used without them."""
+        """Return lost objects, and objects that are unusable without them."""
         if not keys:
             return keys
         return keys.union(
@@ -229,7 +229,7 @@ class RestorePlan:
         return self.with_parts(dict.fromkeys(keys, ()))
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> RestorePlan:
-        """Read parts of damaged objects instead of the whole; an object may have none."""
+        """Read only the given parts of damaged objects; an object may have none."""
         topics = (
             replace(topic, partitions=tuple(p.with_parts(parts) for p in topic.partitions))
             for topic in self.topics
@@ -238,19 +238,19 @@ class RestorePlan:
 
 
 def replicas_of(topic: TopicPlan, options: RestoreOptions) -> int:
-    """Return how many replicas a topic gets that the restore creates."""
+    """Return the number of replicas of a topic that the restore creates."""
     return options.replication_factor or topic.source.replication_factor
 
 
 def fewer_replicas(topic: TopicPlan, options: RestoreOptions) -> int | None:
-    """Return how many replicas a topic gets if it had more; else None."""
+    """Return the number of replicas of a topic if it had more before; else None."""
     replicas = replicas_of(topic, options)
     return replicas if replicas < topic.source.replication_factor else None
 
 
 def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str) -> str:
     """Derive a restore's id from its options: the same command finds its document again."""
-    asked = {
+    selection = {
         "archive": archive,
         "log": log,
         "commit": options.commit,
@@ -261,24 +261,24 @@ def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str)
         "cluster": cluster_id,
         **options.selection(),
     }
-    body = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+    body = orjson.dumps(selection, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(body).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTopic:
-    """What an archive holds of one selected topic."""
+    """The archived entries of one selected topic."""
 
     info: TopicInfo
     target: str
     entries: tuple[Entry, ...]
     ends: Mapping[int, int] = field(default_factory=dict)
-    """Where each partition ended in Kafka when it was archived."""
+    """The end offset of each partition in Kafka when it was archived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveContents:
-    """What an archive holds of the selected topics at one commit."""
+    """The archived entries of the selected topics at one commit."""
 
     log: str
     commit: int
@@ -290,7 +290,7 @@ def choose_topics(
 ) -> list[tuple[TopicInfo, str]]:
     """Return the selected topics and their target names.
 
-    Each in its newest incarnation, or in the one that the options name.
+    Each topic in its newest incarnation, or in the one that the options name.
     """
     known = {name for name, _ in archived}
     chosen = []
@@ -343,7 +343,7 @@ def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:
-    """Return the selected offsets of a partition; None for all, empty for none."""
+    """Return the selected offsets of a partition; None means all, empty means none."""
     if options.partitions and partition not in options.partitions:
         return ()
     mine = [pick for pick in options.offsets if pick.topic == topic]

@@ -1,7 +1,7 @@
 """Check whether the target allows a restore, before anything is written. On the driver.
 
-These checks compare the plan with a snapshot of the target. ``target_checks.py`` asks the brokers
-themselves.
+These checks compare the plan with a snapshot of the target. ``target_checks.py`` sends requests
+to the brokers.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ _CAPS_IN_SYNC = (3, 7)
 
 @dataclass(frozen=True, slots=True)
 class TargetSnapshot:
-    """The target cluster, as far as a restore needs it."""
+    """The state of the target cluster that a restore needs."""
 
     cluster_id: str
     brokers: int
     names: frozenset[str]
-    """Every topic there is."""
+    """The names of all topics."""
     topics: Mapping[str, TopicDescription]
-    """Those of the target topics that exist."""
+    """The target topics that exist."""
     starts: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
     needed_in_sync: Mapping[str, int] = field(default_factory=dict)
     """min.insync.replicas of topics that may have too few replicas in sync."""
 
     def is_empty(self, topic: str) -> bool:
-        """Whether a topic holds no record."""
+        """Return whether a topic holds no record."""
         count = self.topics[topic].partition_count
         return all(self.starts[topic, p] == self.ends[topic, p] for p in range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The plan, and everything that was checked before writing."""
+    """The plan, and all checks before writing."""
 
     plan: RestorePlan
     checks: tuple[Check, ...]
     document: RestoreDocument | None
     lost: frozenset[str]
     reading: ReadOptions = NO_OPTIONS
-    """What readers of the objects must know."""
+    """The options for reading the objects."""
     archived_groups: Archived = field(default_factory=dict)
     """Every group of the commit, with its offsets."""
     groups: GroupPlan = field(default_factory=GroupPlan)
-    """Where the selected groups go, as far as it is known yet."""
+    """The moves of the selected groups, as far as they are known."""
     schemas: SchemaStep | None = None
-    """What happens to the archived schemas, if anything."""
+    """The plan for the archived schemas, if any."""
     whole: bool = True
-    """Whether the plan has all selected topics; others were restored before."""
+    """True if the plan has all selected topics; otherwise the others were restored before."""
     target: TargetSnapshot | None = None
-    """The target cluster; None when only the plan was made."""
+    """The target cluster; None if only the plan was made."""
 
 
 def take_target_snapshot(admin: Admin, plan: RestorePlan) -> TargetSnapshot:
-    """Read what the checks need from the target."""
+    """Read the state of the target that the checks need."""
     every = admin.topics(None)
     topics = {t.target: every[t.target] for t in plan.topics if t.target in every}
     partitions = [(name, p) for name, t in topics.items() for p in range(t.partition_count)]
@@ -88,8 +88,8 @@ def take_target_snapshot(admin: Admin, plan: RestorePlan) -> TargetSnapshot:
 def _needed_in_sync(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, int]:
     """Return the effective min.insync.replicas of topics that may have too few in sync.
 
-    Since 3.7 Kafka requires no more than there are; older brokers then refuse every record.
-    Empty where the user may not read it; another check reports missing rights.
+    Since 3.7 Kafka requires at most the existing number of replicas; older brokers refuse every
+    record. Empty if the user may not read the settings; another check reports missing rights.
     """
     caps = admin.broker_version() >= _CAPS_IN_SYNC
     doubtful = [name for name, topic in topics.items() if _lacks_replicas(topic) or not caps]
@@ -125,15 +125,15 @@ def check_targets(
 
 
 def check_newer(topics: Iterable[str]) -> list[Check]:
-    """Warn that a finished restore does not pick up what the archive has gained since. Pure."""
+    """Warn that a finished restore does not pick up newer commits. Pure."""
     hint = "Delete the topic to restore it again, or restore into another with --topics a:new-a."
     return [Check(CheckStatus.WARN, topic, NEWER, hint) for topic in topics]
 
 
 def require_pass(checks: Iterable[Check]) -> None:
-    """Raise PreflightError with the first failure, and the number of others.
+    """Raise PreflightError with the first failure and the number of others.
 
-    AccessDeniedError where that is a lack of rights.
+    Raise AccessDeniedError if the first failure is a missing right.
     """
     failed = [check for check in checks if check.verdict is CheckStatus.FAIL]
     if failed:
@@ -167,7 +167,7 @@ def _check_existing(
     if target.is_empty(topic.target):
         return _check_empty(topic, target, options)
     if options.into_non_empty:
-        return Check(CheckStatus.WARN, topic.target, "holds records: appends to them")
+        return Check(CheckStatus.WARN, topic.target, "holds records: the restore appends to them")
     return Check(
         CheckStatus.FAIL,
         topic.target,
@@ -177,7 +177,7 @@ def _check_existing(
 
 
 def _check_in_sync(topic: str, target: TargetSnapshot) -> Check | None:
-    """Fail where Kafka would refuse every record because too few replicas are in sync."""
+    """Fail if Kafka would refuse every record because too few replicas are in sync."""
     needed = target.needed_in_sync.get(topic, 0)
     for number, partition in sorted(target.topics[topic].partitions.items()):
         if len(partition.in_sync) < needed:
@@ -185,7 +185,7 @@ def _check_in_sync(topic: str, target: TargetSnapshot) -> Check | None:
                 CheckStatus.FAIL,
                 topic,
                 f"partition {number} has {len(partition.in_sync)} replicas in sync, "
-                f"min.insync.replicas wants {needed}",
+                f"min.insync.replicas requires {needed}",
                 "Bring the other brokers back, or lower min.insync.replicas of the topic.",
             )
     return None
@@ -197,7 +197,7 @@ def _check_empty(topic: TopicPlan, target: TargetSnapshot, options: RestoreOptio
         return Check(
             CheckStatus.FAIL,
             topic.target,
-            f"it is empty, but its next offset is {max(ends)}: old offsets are used up",
+            f"it is empty, but its next offset is {max(ends)}: lower offsets cannot be used again",
             "Delete it, or restore into another topic with --topics a:new-a.",
         )
     return Check(CheckStatus.PASS, topic.target, "exists and is empty")
@@ -212,7 +212,7 @@ def _check_ours(
     exact: bool,
 ) -> Check:
     if document.phase is Phase.DONE:
-        return Check(CheckStatus.PASS, topic.target, "restored already: nothing to do")
+        return Check(CheckStatus.PASS, topic.target, "already restored: nothing to do")
     for number, place in enumerate(known.partitions):
         start, end = target.starts[topic.target, number], target.ends[topic.target, number]
         moved = start > place.base and not exact  # the tasks check those
@@ -223,7 +223,7 @@ def _check_ours(
                 f"partition {number} lost records since the restore began: {start}..{end}",
                 "Delete the topic and run the restore again.",
             )
-    return Check(CheckStatus.PASS, topic.target, "begun by this restore: goes on")
+    return Check(CheckStatus.PASS, topic.target, "started by this restore: resumes")
 
 
 def _check_missing(

@@ -28,10 +28,10 @@ def prepare(
     now_ms: Callable[[], int],
     put_schemas: Callable[[], Mapping[str, Any]] = dict,
 ) -> RestoreDocument:
-    """Create missing topics, lift limits and take producer ids; the document says so first.
+    """Create missing topics, lift limits and get producer ids; the document records each first.
 
     After a crash it finds its own topics and resumes. ``put_schemas`` registers schemas and returns
-    what the document records of it; the same each time.
+    the fields for the document; deterministic.
     """
     if _can_resume(plan, target, document):
         assert document is not None
@@ -90,7 +90,7 @@ def without_restored(
 ) -> RestorePlan:
     """Leave out restored topics, if others of the same restore were deleted since.
 
-    A plan of which nothing would be left stays as it is: it is done.
+    A plan that would become empty does not change: it is done.
     """
     restored = {
         known.topic
@@ -103,13 +103,13 @@ def without_restored(
 
 
 def _restored_before(plan: RestorePlan, document: RestoreDocument | None) -> tuple[Target, ...]:
-    asked = {topic.target for topic in plan.topics}
+    selected = {topic.target for topic in plan.topics}
     known = document.targets if document is not None else ()
-    return tuple(replace(target, done=True) for target in known if target.topic not in asked)
+    return tuple(replace(target, done=True) for target in known if target.topic not in selected)
 
 
 def is_done(plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None) -> bool:
-    """Whether nothing is left to do; a target that was deleted is created again."""
+    """Return whether the restore is done; a deleted target is created again."""
     if document is None or document.phase is not Phase.DONE:
         return False
     return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
@@ -128,7 +128,7 @@ def begun(
 def _check_same(document: RestoreDocument, schemas: Mapping[str, Any]) -> None:
     if dict(document.schemas) != dict(schemas):
         raise PreflightError(
-            "the schema registry gives other ids than when this restore began",
+            "the schema registry assigns other ids than when this restore started",
             hint="Delete the topics and run the restore again.",
         )
 
@@ -136,7 +136,7 @@ def _check_same(document: RestoreDocument, schemas: Mapping[str, Any]) -> None:
 def _can_resume(
     plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None
 ) -> bool:
-    """Whether every target is the one that the document names."""
+    """Return whether every target is the one that the document names."""
     if document is None or document.phase is Phase.PREPARING:
         return False
     return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
@@ -155,7 +155,7 @@ def _is_ours(
 def _intended(
     topic: TopicPlan, target: TargetSnapshot, known: RestoreDocument | None, admin: Admin
 ) -> Target:
-    """Return what will be done to one topic, and which settings it gets at the end."""
+    """Return the planned changes to one topic, and its final settings."""
     before = known.target(topic.target) if known else None
     ours = _is_ours(topic, target, known)
     if ours is not None:
@@ -166,7 +166,9 @@ def _intended(
         admin.topic_configs([topic.target])[topic.target] if existed else dict(topic.source.configs)
     )
     if before is not None and before.existed and existed and not before.topic_id:
-        settings = dict(before.settings)  # it was being prepared: the present settings may be ours
+        settings = dict(
+            before.settings
+        )  # preparation had started: the current settings may be temporary
     return Target(topic.source.topic, topic.source.incarnation, topic.target, existed, settings)
 
 
@@ -195,7 +197,7 @@ def _prepare_topic(
             configs=settings,
         )
         bases = [0] * topic.target_count
-    if options.exact_offsets:  # fails now if deleting is not allowed
+    if options.exact_offsets:  # fails early if deleting is not allowed
         admin.delete_records({(topic.target, number): 0 for number in range(len(bases))})
     places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)
     return replace(aim, topic_id=made.topic_id, partitions=places)

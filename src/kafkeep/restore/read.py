@@ -1,6 +1,6 @@
-"""Read what a target partition gets: entries in, batches to produce out. In tasks.
+"""Read the contents of a target partition: from entries to batches for Produce. In tasks.
 
-Whole windows take the fast way. Of a selection, only the frames that may hold wanted records are
+Whole windows take the fast path. For a selection, only frames that may hold selected records are
 read.
 """
 
@@ -35,9 +35,9 @@ def iter_slices(
     restore_aborted: bool = False,
     options: ReadOptions = NO_OPTIONS,
 ) -> Iterator[ReadyBatch]:
-    """Yield the wanted records of one partition, less the first ``skip_records``; see iter_ready.
+    """Yield the selected records of one partition after the first ``skip_records``; see iter_ready.
 
-    Whole windows take the fast way. Only the frames of a slice are fetched.
+    Whole windows take the fast path. For a slice, only its frames are fetched.
     """
     for whole, group in groupby(slices, key=lambda part: part.whole):
         if whole:
@@ -60,7 +60,7 @@ def iter_slices(
 def _iter_frames(
     store: ByteRangeReader, part: WindowSlice, skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield some of a segment's batches; return how many records are still to be skipped."""
+    """Yield some batches of a segment; return the number of records still to skip."""
     found = 0
 
     def counted() -> Iterator[Batches]:
@@ -92,7 +92,7 @@ def count_inside(batches: Batches, range: OffsetRange) -> int:
 def iter_built(
     records: Iterator[pa.RecordBatch], skip_records: int
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield rows as batches, less the first ones; return how many are still to be skipped."""
+    """Yield rows as batches, after the skipped ones; return the number still to skip."""
     # Formats and converters take a while to import; whole segments need none of them.
     from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ def iter_records(
     restore_aborted: bool,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of a slice as rows."""
+    """Yield the selected records of a slice as rows."""
     keep = time_filter(times if part.timed else ALL_TIMES)
     if part.window.is_segment:
         chunks = iter_segment(
@@ -137,7 +137,7 @@ def iter_records(
 
 
 def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
-    """Return for each time whether it is wanted."""
+    """Return a mask of the selected times."""
     wanted = np.ones(len(at), dtype=np.bool_)
     if times.from_ms is not None:
         wanted &= at >= times.from_ms
@@ -147,7 +147,7 @@ def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
 
 
 def time_filter(times: Times) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]:
-    """Return a function that keeps the rows whose time is wanted, as one batch or none."""
+    """Return a function that keeps the rows with selected times, as one batch or none."""
 
     def keep(rows: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if times != ALL_TIMES:
@@ -171,12 +171,12 @@ def iter_ready(
     restore_aborted: bool = False,
     options: ReadOptions = NO_OPTIONS,
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield the partition's records, less the first ``skip_records``, as batches for Produce.
+    """Yield the partition's records after the first ``skip_records`` as batches for Produce.
 
-    Returns how many records are still to be skipped.
+    Returns the number of records still to skip.
 
     Every stored batch's CRC is checked before it is used, and the SHA-256 of every other object.
-    DamagedError names the object. The order is the same each time.
+    DamagedError names the object. The order is deterministic.
     """
     for segments, windows in groupby(iter_windows(entries), key=lambda w: w.is_segment):
         if not segments:
@@ -208,7 +208,7 @@ def _iter_sink(
 def _iter_records(
     store: ByteRangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a sink's windows, less the first ones."""
+    """Yield the records of a sink's windows, after the skipped ones."""
     from kafkeep.objects.records import iter_window  # noqa: PLC0415
 
     for window in windows:
@@ -222,7 +222,7 @@ def _iter_records(
 def _skip_entries(
     run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> tuple[list[Entry], int]:
-    """Leave out the entries that are skipped as a whole, without reading them."""
+    """Leave out entries that are skipped completely, without reading them."""
     first = 0
     for entry in run:
         if entry.records > skip_records or (entry.aborted and not restore_aborted):
@@ -235,7 +235,7 @@ def _skip_entries(
 def _iter_run(
     store: ByteRangeReader, run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield one run's batches; return how many records are still to be skipped after it."""
+    """Yield one run's batches; return the number of records still to skip after it."""
     covered = OffsetRange(run[0].range.start, run[-1].range.end)
     found = 0
 
@@ -270,8 +270,8 @@ def _iter_run(
 def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Split entries where offsets are missing between them, and after one that was cut.
 
-    Inside a run every batch lies in the entries' ranges; only a run's first batch can begin
-    before it and is cut there, and its last one can end after it.
+    Within a run every batch is inside the entries' ranges, with two exceptions: the first batch
+    can start before the run and is cut there, and the last can end after it.
     """
     run: list[Entry] = []
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Open everything that a restore, or its consumer groups, need; run it, and close it."""
+"""Open the clients of a restore or of a group move, run it, and close them."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def run_restore(
     on_plan: Callable[[Preflight], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RestoreSummary:
-    """Run a restore and return what it did; with ``dry_run``, only plan and check it.
+    """Run a restore and return its summary; with ``dry_run``, only plan and check it.
 
     ``on_plan`` is called with the plan and the checks before anything is written; a failed check
-    then raises PreflightError. ``unlogged`` says how records are changed and, where there is no
-    log, how the objects of Confluent's sink are read; an option without effect is refused.
+    then raises PreflightError. ``unlogged`` holds the transforms and, if there is no log,
+    the options for reading the objects of Confluent's sink; an option without effect is refused.
     """
     door = BackgroundSession(spark, first=partial(open_clients, locations))
     with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
@@ -85,7 +85,7 @@ def _open_source(
     admin: Admin,
     documents: ObjectStore,
 ) -> LogSource | ListingSource:
-    """Return the archive's log, or a listing of the bucket where it has none."""
+    """Return the archive's log, or a listing of the bucket if it has none."""
     listed = without_log(store, options.name, None)
     if listed is None:
         changes = changes_of_log(unlogged, store.describe())
@@ -93,7 +93,7 @@ def _open_source(
     if next(iter(store.list("")), None) is None:
         raise NoSuchArchiveError(
             f"there is no archive at {store.describe()}",
-            hint="Check the address; kafkeep backup makes one.",
+            hint="Check the address; kafkeep backup creates an archive.",
         )
     chosen = unlogged or listed
     return ListingSource(
@@ -114,8 +114,8 @@ def move_groups(
 ) -> GroupPlan:
     """Move groups to their archived positions; with ``dry_run``, only plan it.
 
-    The topics must be those that a restore with the same options wrote, or the very ones that
-    were archived.
+    The topics must be those that a restore with the same options wrote, or the archived ones
+    themselves.
     """
     with _opened(options, locations) as (job, found):
         _require_known(job, found)
@@ -130,7 +130,7 @@ def move_groups(
 def put_groups_back(
     options: RestoreOptions, locations: Locations
 ) -> dict[str, dict[tuple[str, int], int | None]]:
-    """Undo what a restore with these options, or ``move_groups``, did to groups."""
+    """Undo the group moves of a restore with these options, or of ``move_groups``."""
     with _opened(options, locations) as (job, _):
         return job.rollback()
 
@@ -149,7 +149,7 @@ def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[Gro
             cores=1,
             now_ms=now_ms,
         )
-        # What was left out as damaged is not among the records that are counted.
+        # Records of damaged objects were left out and must not be counted.
         found = job.preflight() if options.allow_missing else job.plan_only()
         yield job.group_job(found), found
 
@@ -172,7 +172,7 @@ def _require_known(job: GroupJob, found: Preflight) -> None:
             )
         if found.document is not None and found.document.phase is not Phase.DONE:
             raise PreflightError(
-                f"topic {topic.target} does not hold all of its records yet: its restore was cut "
-                "off",
-                hint="Run that restore to its end first, best with --groups.",
+                f"topic {topic.target} does not hold all of its records yet: its restore was "
+                "interrupted",
+                hint="Finish that restore first, preferably with --groups.",
             )

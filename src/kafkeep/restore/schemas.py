@@ -1,7 +1,7 @@
 """Restore archived schemas into a registry before the first record is written. On the driver.
 
-The plans compare the archive with the registry and are pure: what is there, what is missing, and
-what conflicts.
+The plans compare the archive with the registry and are pure. They list present, missing and
+conflicting schemas.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NOTHING = RegistrySubject(())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPlan:
-    """What is registered, and what prevents it."""
+    """The schemas to register, and checks."""
 
     archived: SchemaSet
     missing: tuple[tuple[str, SchemaVersion], ...] = ()
@@ -57,24 +57,24 @@ class SchemaPlan:
     levels: Mapping[str, str] = field(default_factory=dict)
     """Compatibility to set, by subject; an empty name is the whole registry."""
     ids: Mapping[int, int] = field(default_factory=dict)
-    """With new ids: those that are known already, by the archived ones."""
+    """With new ids: the ids that are already known, by archived id."""
     places: Mapping[SubjectVersion, SubjectVersion] = field(default_factory=dict)
-    """With new ids: where versions stand that are there already."""
+    """With new ids: the versions that the registry already has."""
     checks: tuple[Check, ...] = ()
 
 
 def plan_ids(
     archived: SchemaSet, there: SchemaSet, way: ImportMethod, *, registry: str
 ) -> SchemaPlan:
-    """Plan a restore under the archived ids; another schema under one of them is a failure."""
+    """Plan a restore with the archived ids; fail if the registry uses one for another schema."""
     checks = list(_check_references(archived, registry))
     if way is ImportMethod.NONE:
         checks.append(
             Check(
                 CheckStatus.FAIL,
                 registry,
-                "it has neither IMPORT mode nor Apicurio's import: ids cannot be kept",
-                "Use --schemas map: records then get the ids that the registry gives.",
+                "it supports neither IMPORT mode nor Apicurio's import: ids cannot be kept",
+                "Use --schemas map, which rewrites the ids in records.",
             )
         )
     for id, schema in sorted(archived.schemas.items()):
@@ -104,7 +104,7 @@ def plan_ids(
 def plan_map(
     archived: SchemaSet, there: SchemaSet, before: Mapping[int, int], *, registry: str
 ) -> SchemaPlan:
-    """Plan a restore under new ids; ``before`` are those that records were written with already."""
+    """Plan a restore with new ids; ``before`` are the ids in records that are already written."""
     checks = list(_check_references(archived, registry))
     places: dict[SubjectVersion, SubjectVersion] = {}
     ids: dict[int, int] = {}
@@ -119,10 +119,12 @@ def plan_map(
             ids.setdefault(one.id, found.id)
     for old, new in sorted(before.items()):
         if ids.get(old) != new:
-            what = f"schema {old} was {new} there when this restore began, and is not any more"
+            what = (
+                f"schema {old} had id {new} there when this restore started, but no longer has it"
+            )
             checks.append(Check(CheckStatus.FAIL, registry, what, _BEGIN_ANEW))
     levels, notes = _levels(archived, there, registry)
-    note = _summary(archived, missing, registry, "under ids that the registry gives")
+    note = _summary(archived, missing, registry, "under ids that the registry assigns")
     return SchemaPlan(
         archived=archived,
         missing=tuple(missing),
@@ -134,30 +136,30 @@ def plan_map(
 
 
 _OTHER_REGISTRY = (
-    "Restore into an empty registry, or with --schemas map, which gives records other ids."
+    "Restore into an empty registry, or with --schemas map, which rewrites the ids in records."
 )
 _BEGIN_ANEW = "Delete the topics and run the restore again."
 
 
 def without_more(archived: SchemaSet, registry: str) -> tuple[SchemaSet, list[Check]]:
-    """Leave out metadata and rules, for a registry that has none, and say so."""
+    """Leave out metadata and rules, with a warning, if the registry does not support them."""
     rich = [id for id, schema in archived.schemas.items() if schema.more]
     if not rich:
         return archived, []
     bare = {id: replace(schema, more="") for id, schema in archived.schemas.items()}
-    what = f"it keeps no metadata and rules: those of {len(rich)} schemas are left out"
+    what = f"it does not support metadata and rules: those of {len(rich)} schemas are left out"
     return replace(archived, schemas=bare), [Check(CheckStatus.WARN, registry, what)]
 
 
 def same_schema(one: RegisteredSchema, other: RegisteredSchema) -> bool:
-    """Tell whether two schemas are the same, however their JSON is written."""
+    """Return whether two schemas are equal, regardless of JSON formatting."""
     if replace(one, text="") != replace(other, text=""):
         return False
     return one.text == other.text or _json(one.text) == _json(other.text) is not None
 
 
 def lacking(archived: SchemaSet, there: SchemaSet) -> str | None:
-    """Name an archived version that a registry does not hold under its id; None if it has all."""
+    """Return an archived version that the registry lacks under its id; None if it has all."""
     for name, one in archived.versions():
         known = there.subjects.get(name, _NOTHING).find(one.version)
         if known is None or known.id != one.id:
@@ -166,7 +168,7 @@ def lacking(archived: SchemaSet, there: SchemaSet) -> str | None:
 
 
 def newest_versions(archived: SchemaSet, there: SchemaSet) -> dict[str, int]:
-    """Return the last version each archived subject will have."""
+    """Return the last version of each archived subject after the restore."""
     return {
         name: max(
             one.version for one in (*subject.versions, *there.subjects.get(name, _NOTHING).versions)
@@ -196,15 +198,15 @@ def _check_id(
 
 
 def _check_once(archived: SchemaSet, there: SchemaSet, registry: str) -> Iterator[Check]:
-    """Refuse what needs the same schema under two ids: Apicurio has one id for one content."""
+    """Refuse one schema under two ids: Apicurio has one id per content."""
     known = {schema: id for id, schema in there.schemas.items()}
     mine: dict[RegisteredSchema, int] = {}
     for id, schema in sorted(archived.schemas.items()):
         if mine.setdefault(schema, id) != id:
-            what = f"ids {mine[schema]} and {id} are the same schema: it can hold it once"
+            what = f"ids {mine[schema]} and {id} are the same schema, which it can hold only once"
             yield Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY)
         elif id not in there.schemas and schema in known:
-            what = f"it holds the schema of id {id} as {known[schema]}, and can hold it once"
+            what = f"it holds the schema of id {id} as {known[schema]}, and can hold it only once"
             yield Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY)
 
 
@@ -218,7 +220,7 @@ def _find(there: SchemaSet, name: str, schema: RegisteredSchema) -> SchemaVersio
 def _levels(
     archived: SchemaSet, there: SchemaSet, registry: str
 ) -> tuple[dict[str, str], list[Check]]:
-    """Return the levels to set: where there is none, and globally if no other subject exists."""
+    """Return the levels to set: for subjects without one, and globally without other subjects."""
     levels: dict[str, str] = {}
     notes: list[Check] = []
 
@@ -230,13 +232,13 @@ def _levels(
         if level is not None and known is None:
             levels[name] = level
         elif level is not None and known != level:
-            note(f"{name} has compatibility {known} there, not {level}: it stays")
+            note(f"{name} has compatibility {known} there, not {level}: unchanged")
     wanted = archived.compatibility
     if wanted is not None and wanted != there.compatibility:
         if set(there.subjects) <= set(archived.subjects):
             levels[""] = wanted
         else:
-            note(f"its compatibility is {there.compatibility}, not {wanted}: it stays")
+            note(f"its compatibility is {there.compatibility}, not {wanted}: unchanged")
     return levels, notes
 
 
@@ -263,7 +265,7 @@ OFF, IDS, MAP = "off", "ids", "map"
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaStep:
-    """Brings the schemas of one commit into one registry: planned, not yet done."""
+    """The planned restore of the schemas of one commit into a registry."""
 
     mode: str
     digest: str
@@ -274,11 +276,11 @@ class SchemaStep:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What the preflight shows of it."""
+        """The checks for the preflight."""
         return self.plan.checks
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan, for who reads it by a program."""
+        """Return the plan as JSON."""
         return {
             "mode": self.mode,
             "document": self.digest,
@@ -291,9 +293,9 @@ class SchemaStep:
         }
 
     def put(self, summary: RestoreSummary) -> dict[str, Any]:
-        """Register what is missing; return what the restore's document says of it.
+        """Register missing schemas; return the fields for the restore's document.
 
-        Called again after a crash it finds what is there, and comes to the same.
+        Idempotent: safe to repeat after a crash.
         """
         plan = self.plan
         ids = self._import(plan) if self.mode == IDS else self._register(plan)
@@ -319,8 +321,8 @@ class SchemaStep:
         lost = lacking(plan.archived, reader.read())
         if lost is not None:
             raise PreflightError(
-                f"{self.address} took the import, but does not hold {lost}",
-                hint="See its log. --schemas map gives records the ids that it gives.",
+                f"{self.address} accepted the import, but does not hold {lost}",
+                hint="See the log of the registry, or rewrite ids in records with --schemas map.",
             )
         return {}
 
@@ -344,7 +346,7 @@ def plan_schemas(
     begun: RestoreDocument | None,
     now_ms: Callable[[], int],
 ) -> SchemaStep:
-    """Compare archive and registry; writes nothing. PreflightError when a commit has no schemas.
+    """Compare archive and registry; writes nothing. PreflightError if the commit has no schemas.
 
     ``begun`` is the document of an unfinished run of the same restore.
     """
@@ -353,7 +355,7 @@ def plan_schemas(
     if not view.schemas:
         raise PreflightError(
             f"commit {view.commit} of {view.name} names no schemas",
-            hint="They are kept by kafkeep backup --schema-registry URL.",
+            hint="Archive them with kafkeep backup --schema-registry URL.",
         )
     registry, address = open_registry(settings), bare_address(settings)
     archived = load_schemas(store, view.name, view.schemas)
@@ -377,9 +379,9 @@ def plan_schemas(
 
 
 def id_map(document: RestoreDocument, options: RestoreOptions) -> IdMap | None:
-    """Return what records get other ids by; None when they keep theirs.
+    """Return the map of schema ids in records; None if they do not change.
 
-    Keys and values that transforms have made hold no archived id.
+    Keys and values that a transform produced hold no archived id.
     """
     if document.schemas.get("mode") != MAP:
         return None

@@ -1,4 +1,4 @@
-"""Select the parts of objects that hold the wanted offsets and times, by the log alone. Pure."""
+"""Select the parts of objects that may hold the selected offsets and times, by the log. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kafkeep.objects.sink.read_windows import ENVELOPE, Window, first_offset, it
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Record times ``[from, until)``; None is no bound."""
+    """Record times ``[from, until)``; None means no bound."""
 
     from_ms: int | None = None
     until_ms: int | None = None
 
     def excludes(self, low: int, high: int) -> bool:
-        """Whether no record between these times (both included) is wanted."""
+        """Return whether no time in ``[low, high]`` is selected."""
         late = self.until_ms is not None and low >= self.until_ms
         return late or (self.from_ms is not None and high < self.from_ms)
 
     def includes(self, low: int, high: int) -> bool:
-        """Whether every record between these times is wanted."""
+        """Return whether every time in ``[low, high]`` is selected."""
         early = self.from_ms is not None and low < self.from_ms
         return not early and (self.until_ms is None or high < self.until_ms)
 
@@ -33,9 +33,9 @@ ALL_TIMES = Times()
 
 @dataclass(frozen=True, slots=True)
 class WindowSlice:
-    """A range of offsets of one window; if ``timed``, the time of each record decides, too.
+    """A range of offsets of one window; if ``timed``, the time of each record is checked, too.
 
-    ``records`` and ``stored_bytes`` are what is read; some of it may not be wanted.
+    ``records`` and ``stored_bytes`` count what is read, including records that are not selected.
     """
 
     window: Window
@@ -46,12 +46,12 @@ class WindowSlice:
 
     @property
     def whole(self) -> bool:
-        """Whether every record of the window is wanted."""
+        """True if every record of the window is selected."""
         return not self.timed and self.range == self.window.range
 
     @property
     def exact(self) -> bool:
-        """Whether ``records`` is the exact count, known without reading."""
+        """True if ``records`` is exact."""
         return self.whole and not any(entry.aborted for entry in self.window.entries)
 
 
@@ -63,9 +63,9 @@ def whole_slices(entries: Iterable[Entry]) -> tuple[WindowSlice, ...]:
 def select_slices(
     entries: Sequence[Entry], ranges: Sequence[OffsetRange] | None, times: Times
 ) -> tuple[WindowSlice, ...]:
-    """Return the slices that may hold wanted records, in order.
+    """Return the slices that may hold selected records, in order.
 
-    ``ranges`` do not overlap; None is every offset. PreflightError when objects do not hold the
+    ``ranges`` do not overlap; None means every offset. PreflightError if objects do not hold the
     offsets or times of their records.
     """
     slices: list[WindowSlice] = []
@@ -101,19 +101,19 @@ def _size(window: Window) -> int:
 
 
 def _check_rows(window: Window, overlap: OffsetRange, timed: bool) -> None:
-    """Refuse objects whose rows have no time, or no offset, where that decides."""
+    """Refuse objects without the times or offsets that the selection needs."""
     for entry in window.entries:
         if not entry.own_records or entry.converter == ENVELOPE:
             continue
         if timed and entry.min_timestamp != entry.max_timestamp:
             raise PreflightError(f"{entry.key} does not hold the times of its records")
         if overlap != window.range and first_offset(entry) is None:
-            raise PreflightError(f"{entry.key} does not tell the offsets of its records")
+            raise PreflightError(f"{entry.key} does not hold the offsets of its records")
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The wanted part of neighbouring frames of a segment."""
+    """The selected part of neighbouring frames of a segment."""
 
     range: OffsetRange
     timed: bool

@@ -1,9 +1,9 @@
 """Send batches to their partitions, in order, each exactly once. In tasks.
 
-A batch's sequence is its target offset less the partition's base offset, under one producer id
-for the whole restore. So the broker stores whichever of two attempts comes first and refuses the
-other. After a failure the end offset says where to continue. Before a restore continues, it
-compares the last record of the target with the archived one.
+The sequence of a batch is its target offset minus the partition's base offset, under one producer
+id for the whole restore. If two attempts send the same batch, the broker stores the first and
+refuses the second. After a failure the end offset shows where to continue. Before a restore
+continues, it compares the last record of the target with the archived one.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def check_tail(
 ) -> None:
     """Compare the target's last record with the archived one that belongs there.
 
-    ``expected`` begins with that record. PreflightError when they differ, or when the archive
-    has no such record: then the target holds more than this restore wrote.
+    ``expected`` begins with that record. PreflightError if they differ, or if the archive
+    has no such record: the target then holds more than this restore wrote.
     """
     batch = next(expected, None)
     if batch is None:
@@ -54,11 +54,11 @@ def check_tail(
     there = record_at(wire, topic, partition, topic_id=topic_id, offset=last_offset)
     ours = decode(scan_batches(batch.body), range=OffsetRange(0, 1))
     if there != _row(ours):
-        raise _not_ours(topic, partition, f"its record at offset {last_offset} is another")
+        raise _not_ours(topic, partition, f"its record at offset {last_offset} differs")
 
 
 def check_hole(wire: Wire, topic: str, partition: int, *, topic_id: str, offset: int) -> None:
-    """PreflightError when a consumer finds a record where there is to be none."""
+    """Raise PreflightError if a consumer finds a record at an offset that must be a hole."""
     if record_at(wire, topic, partition, topic_id=topic_id, offset=offset):
         raise _not_ours(topic, partition, f"it has a record at offset {offset}")
 
@@ -66,7 +66,7 @@ def check_hole(wire: Wire, topic: str, partition: int, *, topic_id: str, offset:
 def record_at(
     wire: Wire, topic: str, partition: int, *, topic_id: str, offset: int
 ) -> list[dict[str, object]]:
-    """Return what consumers see at an offset: one record, or none."""
+    """Return the record that consumers get at an offset, or an empty batch."""
     wanted = FetchWanted(
         topic=topic, topic_id=topic_id, partition=partition, offset=offset, max_bytes=1 << 20
     )
@@ -95,7 +95,7 @@ IN_FLIGHT = 5
 """The broker remembers the last five batches of a producer; it cannot recognise older ones."""
 REQUEST_BYTES = 4 << 20
 STUCK_SECONDS = 120.0
-"""A partition that takes no record for so long ends the restore."""
+"""The restore fails when a partition accepts no record for this long."""
 SEQUENCES = 2**31
 
 OK, DUPLICATE = 0, 46
@@ -107,12 +107,12 @@ FATAL: dict[int, tuple[type[KafkeepError], str]] = {
     31: (AccessDeniedError, "idempotent writing is not allowed"),
     32: (PreflightError, "Kafka refuses a record's timestamp (message.timestamp.after.max.ms)"),
     44: (PreflightError, "a policy of the cluster refuses the batch"),
-    87: (KafkeepError, "Kafka calls a record invalid"),
+    87: (KafkeepError, "Kafka rejects a record as invalid"),
 }
 
 
 def no_batches(_skip: int) -> Iterator[ReadyBatch]:
-    """Yield nothing: for senders that get their batches elsewhere."""
+    """Yield nothing: for senders with another source of batches."""
     return iter(())
 
 
@@ -126,18 +126,18 @@ class Sender:
     read: Callable[[int], Iterator[ReadyBatch]]
     """Yields the batches after a number of records."""
     written: int = 0
-    """Records that are known to be in the target."""
+    """The number of records in the target."""
     bytes: int = 0
     done: bool = False
     in_flight: int = 0
     troubled: str | None = None
     _sent: int = 0
     _met: bool = False
-    """Whether the broker has taken a batch of ours since ``begin``."""
+    """True if the broker has accepted a batch since ``begin``."""
     _batches: Iterator[ReadyBatch] | None = None
     _next: ReadyBatch | None = None
     _stuck_since: float | None = None
-    """Since when every request has failed."""
+    """The time since which every request has failed."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -146,7 +146,7 @@ class Sender:
 
     @property
     def end(self) -> int:
-        """The target's end offset, as far as it is known."""
+        """The end offset of the target, by acknowledgements."""
         return self.place.base + self.written
 
     def begin(self, written: int) -> None:
@@ -159,9 +159,9 @@ class Sender:
         self.done = self._next is None
 
     def can_send(self) -> bool:
-        """Whether the next batch may go out now.
+        """Return whether the next batch may be sent now.
 
-        The first goes alone: a broker that does not know the producer id accepts any sequence, so
+        The first is sent alone: a broker that has not seen the producer id accepts any sequence, so
         a second batch could be stored in place of the first.
         """
         if self.done or self.troubled is not None or self._next is None:
@@ -181,7 +181,7 @@ class Sender:
         return body, offset, batch.records
 
     def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
-        """Count a batch that is in the target, or note why it is not there."""
+        """Count an accepted batch, or record the error."""
         self.in_flight -= 1
         if answer.error_code in FATAL:
             kind, why = FATAL[answer.error_code]
@@ -191,8 +191,8 @@ class Sender:
             return
         if answer.error_code == OK and answer.base_offset != offset:
             raise PreflightError(
-                f"{self.topic}-{self.partition}: a batch meant for offset {offset} landed at "
-                f"{answer.base_offset}: somebody else writes to this topic",
+                f"{self.topic}-{self.partition}: a batch for offset {offset} was stored at "
+                f"{answer.base_offset}: another producer writes to this topic",
                 hint="Stop other producers, delete the topic and run the restore again.",
             )
         self.written = max(self.written, offset - self.place.base + records)
@@ -207,17 +207,18 @@ class Sender:
             self.done = True
 
     def lose(self, reason: str) -> None:
-        """Note that a request got no answer: only the target shows whether it was stored."""
+        """Record that a request got no answer; only the target shows whether it was stored."""
         self.in_flight -= 1
         self.troubled = reason
 
     def recover(self, end: int) -> None:
-        """Continue where the target ends; TransientError when nothing succeeds for too long."""
+        """Continue at the end of the target; TransientError if nothing succeeds for too long."""
         written = end - self.place.base
         if written < self.written:
             raise PreflightError(
                 f"{self.topic}-{self.partition} ends at {end}, but {self.end} was acknowledged",
-                hint="Records were lost in Kafka, or the topic was changed by somebody else.",
+                hint="Kafka lost records, or another program changed the topic. Delete the topic "
+                "and run the restore again.",
             )
         now = time.monotonic()
         if written > self.written:
@@ -299,7 +300,7 @@ def _recover(
     senders: list[Sender],
     end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
 ) -> bool:
-    """Restart failed senders once all their answers are in; return whether there were any."""
+    """Restart failed senders once all their answers have arrived; return whether there were any."""
     troubled = [s for s in senders if s.troubled is not None and s.in_flight == 0]
     if not troubled:
         return False

@@ -1,8 +1,7 @@
-"""Where the entries of a restore come from: the protocol, and a commit log behind it.
+"""The source of a restore's entries: the protocol, and its implementation by a commit log.
 
-The log is chosen, a commit of it loaded, and the objects it names are checked.
-``listing_source.py`` lists a bucket that has no log. Everything else of a restore is the same for
-both. On the driver.
+It chooses the log, loads a commit, and checks the objects that it names. ``listing_source.py``
+lists a bucket that has no log. The rest of a restore is the same for both. On the driver.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ class ObjectCheck:
     lost: frozenset[str] = frozenset()
     """Objects that are left out, whole or in part, because they are missing or damaged."""
     lost_offsets: tuple[dict[str, Any], ...] = ()
-    """The offsets they held, in order, where they are known."""
+    """The offsets they held, in order, if known."""
     gaps: tuple[dict[str, Any], ...] = ()
     """Offsets of objects that a retention rule removed."""
     failures: tuple[Check, ...] = ()
-    """Why the restore may not begin."""
+    """Reasons why the restore must not start."""
 
 
 class EntrySource(Protocol):
-    """Where the entries of one restore come from."""
+    """The source of the entries of one restore."""
 
     def log_name(self) -> str:
         """Return the name of the log; a listing is named after its options."""
@@ -64,17 +63,17 @@ class EntrySource(Protocol):
         """Return the entries to choose from.
 
         ``resumed`` is the document of an earlier run of the restore ``id``: the entries are then
-        those that the earlier run began with.
+        those of the earlier run.
         """
 
     def read_options(self, view: ArchiveView, plan: RestorePlan) -> ReadOptions:
-        """Return what readers of the planned objects must know."""
+        """Return the options for reading the planned objects."""
 
     def newer_targets(self, view: ArchiveView, plan: RestorePlan) -> list[str]:
-        """Return the targets that would get more records if the restore began now."""
+        """Return the targets that would get more records if the restore started now."""
 
     def check_objects(self, view: ArchiveView, plan: RestorePlan) -> ObjectCheck:
-        """Check that the planned objects are there; DamagedError when a log names more."""
+        """Check that the planned objects exist; DamagedError if a log names a missing one."""
 
     def check_contents(
         self, plan: RestorePlan, reading: ReadOptions, target: TargetSnapshot
@@ -104,7 +103,7 @@ def load_contents(view: ArchiveView, options: RestoreOptions) -> ArchiveContents
 
 
 def choose_log(store: ObjectStore, options: RestoreOptions) -> str:
-    """Return the log to read: the one named, the only one, or the one that loses least."""
+    """Return the log to read: the named one, the only one, or the one with the fewest losses."""
     logs = choose_logs(store, options.name, commit=options.commit)
     if len(logs) == 1:
         return logs[0]
@@ -125,7 +124,7 @@ class LogSource:
     _log: str | None = None
 
     def log_name(self) -> str:
-        """Return the log that the options name, or the one that loses least."""
+        """Return the log that the options name, or the one with the fewest losses."""
         if self._log is None:
             self._log = choose_log(self.store, self.options)
         return self._log
@@ -138,7 +137,7 @@ class LogSource:
         return load_view(self.store, self.log_name(), commit=commit, at_ms=self.options.at_ms)
 
     def read_options(self, view: ArchiveView, plan: RestorePlan) -> ReadOptions:
-        """Return how the log's objects were made; segments need no options."""
+        """Return the options that wrote the log's objects; segments need none."""
         formats = {entry.format for topic in plan.topics for entry in topic.entries}
         return load_read_options(self.store, view) if formats - {SEGMENT} else NO_OPTIONS
 
@@ -151,7 +150,7 @@ class LogSource:
     def check_objects(self, view: ArchiveView, plan: RestorePlan) -> ObjectCheck:
         """Compare the stored objects with the log.
 
-        DamagedError when an object is missing or cut short, unless the options allow that. With
+        DamagedError if an object is missing or truncated, unless the options allow that. With
         ``allow_missing`` every object is read, and what is damaged is left out.
         """
         expiry = Expiry(self.store, view, self.now_ms())
@@ -163,8 +162,8 @@ class LogSource:
             return replace(leave_out_damage(self.store, plan), gaps=gaps)
         if lost:
             raise DamagedError(
-                f"{min(lost)}: the object is missing or cut short (of {len(lost)} in all)",
-                hint="With --allow-missing the restore goes on without it.",
+                f"{min(lost)}: the object is missing or truncated ({len(lost)} in total)",
+                hint="Add --allow-missing to restore without it.",
             )
         return ObjectCheck(plan, gaps=gaps)
 
@@ -196,8 +195,8 @@ def find_missing(
 ) -> tuple[frozenset[str], dict[str, str]]:
     """List the topics' folders and compare with the log.
 
-    Returns the objects that are missing or cut short, and apart from them those that may have
-    expired by a retention rule, with the reason.
+    Returns the objects that are missing or truncated, and separately those that a retention rule
+    may have deleted, with the reason.
     """
     lost: set[str] = set()
     expired: dict[str, str] = {}
@@ -231,7 +230,7 @@ def leave_out_damage(store: ObjectStore, plan: RestorePlan) -> ObjectCheck:
 
 
 def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entry, ...]]:
-    """Return the objects that differ from the log, with what can be read of them."""
+    """Return the objects that differ from the log, with their readable parts."""
     found = {}
     for entry in (entry for topic in plan.topics for entry in topic.entries):
         try:
@@ -346,5 +345,5 @@ def _has_more(topic: TopicPlan, view: ArchiveView, newest: ArchiveView) -> bool:
 
 def _wants(partition: PartitionPlan, gained: OffsetRange) -> bool:
     if partition.times.until_ms is not None:
-        return False  # what comes later is mostly not wanted
+        return False  # the selection has an end: later offsets are mostly outside
     return partition.ranges is None or any(map(gained.overlap, partition.ranges))

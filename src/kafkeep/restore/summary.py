@@ -1,4 +1,4 @@
-"""What a restore did, and how far it is while its tasks run. On the driver."""
+"""The summary of a restore, and progress while its tasks run. On the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from kafkeep.errors import KafkeepError
 from kafkeep.restore.topic_settings import HeldBack
 
-NEWER = "the archive has come further since this restore was done, and that is not restored"
+NEWER = "the archive has newer commits that this finished restore does not include"
 
 
 @dataclass(slots=True)
@@ -30,24 +30,24 @@ class RestoreSummary:
     lost: list[str] = field(default_factory=list)
     """Objects left out, whole or in part, because they are missing or damaged."""
     lost_offsets: list[dict[str, Any]] = field(default_factory=list)
-    """What they held, if there is a log."""
+    """The offsets that they held, if there is a log."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Offsets that were never archived, in the topics restored."""
     missing: list[str] = field(default_factory=list)
     """What the objects do not hold of their records."""
     filled: int = 0
-    """Offsets filled where no record is: before the first one, or with tombstones."""
+    """Offsets filled before the first record, or with tombstones."""
     holes: int = 0
-    """Offsets that empty transactions took."""
+    """Offsets filled with empty transactions."""
     groups: dict[str, int] = field(default_factory=dict)
     """Consumer group → partitions whose offset was set."""
     groups_left_out: list[str] = field(default_factory=list)
     newer: list[str] = field(default_factory=list)
-    """Topics of a finished restore for which the archive has more by now."""
+    """Topics of a finished restore that have newer commits."""
     schemas: dict[str, int] = field(default_factory=dict)
-    """Versions registered and found in a schema registry; ids put into records, and left."""
+    """Versions registered and found in a schema registry; ids rewritten and unknown."""
     schema_notes: list[str] = field(default_factory=list)
-    """What differs between the archived and the restored schemas."""
+    """Differences between the archived and the restored schemas."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -60,7 +60,7 @@ class RestoreSummary:
 
     @property
     def left_out(self) -> list[str]:
-        """What was lost with objects, in sentences."""
+        """A sentence for each loss of missing or damaged objects."""
         described = {o["key"] for o in self.lost_offsets}
         return [
             *(f"left out: {key}" for key in self.lost if key not in described),
@@ -73,17 +73,17 @@ class RestoreSummary:
 
     @property
     def unknown_ids(self) -> list[str]:
-        """What begins like an id which the archived schemas do not have, in sentences."""
+        """A sentence for keys or values with schema ids that are not archived."""
         return [
-            f"{count:,} {side} begin like a schema id that the archive does not have: they were "
-            "left as they are"
+            f"{count:,} {side} start like a schema id that is not in the archive: they were "
+            "not changed"
             for side in ("keys", "values")
             if (count := self.schemas.get(f"unknown_{side}", 0))
         ]
 
     @property
     def warnings(self) -> list[str]:
-        """Everything that differs from the source, in sentences."""
+        """A sentence for everything that differs from the source."""
         return [
             *self.left_out,
             *self.missing,
@@ -100,7 +100,7 @@ class RestoreSummary:
         ]
 
     def lose(self, offsets: Iterable[Mapping[str, Any]]) -> None:
-        """Report what an earlier run left out instead."""
+        """Replace the losses by those of an earlier run."""
         self.lost_offsets = [dict(one) for one in offsets]
         self.lost = sorted({one["key"] for one in self.lost_offsets} or self.lost)
 
@@ -159,7 +159,7 @@ def watch(measure: Callable[[], int], report: Callable[[int], None]) -> Iterator
             try:
                 report(measure())
             except KafkeepError:
-                continue  # the tasks report what is wrong
+                continue  # the tasks report errors
 
     thread = threading.Thread(target=poll, name="restore-progress", daemon=True)
     thread.start()

@@ -32,10 +32,10 @@ def check_target_changes(
     admin: Admin,
     now_ms: int,
 ) -> list[Check]:
-    """Check what the restore will do to its topics, without changing anything.
+    """Check the planned changes to topics without making them.
 
-    Topics that failed a check in ``known`` are skipped, and so are finished ones. Rights on a topic
-    are known only once it exists.
+    Finished topics, and topics that failed a check in ``known``, are skipped. Rights on a topic are
+    known only after it exists.
     """
     topics = _to_write(plan, target, document, known)
     rights = topic_rights(
@@ -71,7 +71,7 @@ def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> It
 def check_rights(
     topic: str, rights: Collection[Right] | None, options: RestoreOptions
 ) -> Iterator[Check]:
-    """Name the missing rights on an existing topic; None means that they are unknown. Pure."""
+    """Report missing rights on an existing topic; None means that rights are unknown. Pure."""
     if rights is None:
         return
     needed = (*_NEEDED, Right.DELETE) if options.exact_offsets else _NEEDED
@@ -87,12 +87,12 @@ def check_rights(
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """The settings that a topic gets at the end, and the defaults for what it does not set."""
+    """The final settings of a topic, and the defaults for the others."""
 
     settings: Mapping[str, str]
     defaults: Mapping[str, str]
     fewer_replicas: int | None = None
-    """How many replicas it gets, if it had more."""
+    """The number of replicas, if the topic had more before."""
 
 
 def check_retention(
@@ -113,7 +113,7 @@ def check_retention(
         what = f"{held.key}={held.value} will not be put back: {held.reason}"
         hint = None
         if held.key.startswith("retention."):
-            hint = "With --apply-retention it is put back all the same."
+            hint = "Add --apply-retention to put it back anyway."
             if options.apply_retention:
                 what = f"{held.key}={held.value} deletes restored records at once: {held.reason}"
                 hint = "Leave out --apply-retention to keep them."

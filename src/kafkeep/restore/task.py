@@ -28,12 +28,12 @@ from kafkeep.restore.send import Sender, check_tail, send_all
 from kafkeep.store.open import open_store
 
 SOON = 8
-"""How many partitions are read at once before the first batches are sent."""
+"""The number of partitions read in parallel before the first batches are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetWork:
-    """One target partition and what goes into it."""
+    """One target partition and its contents."""
 
     topic: str
     topic_id: str
@@ -42,10 +42,10 @@ class TargetWork:
     entries: tuple[Entry, ...]
     est_bytes: int
     slices: tuple[WindowSlice, ...] | None = None
-    """What is read of the entries, if not all of them."""
+    """The slices to read, if not all entries."""
     times: Times = ALL_TIMES
     end: int = 0
-    """With exact offsets, the least end offset."""
+    """With exact offsets, the minimum end offset."""
     routing: Routing = SAME
 
 
@@ -60,18 +60,18 @@ class RouteSource:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the records of a target topic come from; the routing says where they go."""
+    """The sources of a target topic, and the routing of their records."""
 
     topic: str
     sources: tuple[RouteSource, ...]
     routing: Routing
     counts: bool = True
-    """Whether this bundle counts records: several may read the same topic."""
+    """True if this bundle counts records: several bundles may read the same topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactWay:
-    """How holes are filled: by transactions under this id, by tombstones, or there are none."""
+    """How holes are filled: by transactions with this id, or by tombstones."""
 
     transactional_id: str | None
     tombstones: bool
@@ -79,7 +79,7 @@ class ExactWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBundle:
-    """Everything that one task needs; travels to the executor."""
+    """The input of one task; serialized to the executor."""
 
     work: tuple[TargetWork, ...]
     kafka: KafkaOptions
@@ -88,9 +88,9 @@ class RestoreBundle:
     restore_aborted: bool
     rate_bytes: float | None
     reading: ReadOptions = field(default_factory=ReadOptions)
-    """What readers of the objects must know."""
+    """The options for reading the objects."""
     ids: IdMap | None = None
-    """The new schema ids; None when records keep theirs."""
+    """The new schema ids; None if records keep theirs."""
     exact: ExactWay | None = None
     """How holes are filled; None unless offsets are exact."""
     routes: tuple[Route, ...] = ()
@@ -100,8 +100,8 @@ class RestoreBundle:
 def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Write every partition of the bundle; yield one report for each.
 
-    Safe to run again, also at the same time as a late attempt of itself: the target's end offset
-    says what is there, and the broker refuses any other sequence.
+    Safe to run again, also while a late attempt is running: the end offset of the target shows what
+    is written, and the broker refuses any other sequence.
     """
     failpoint("task.start")
     wire = wire_for(bundle.kafka)
@@ -157,15 +157,17 @@ def _expect_first(store: Prefetcher, work: TargetWork, written: int) -> None:
 
 
 def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
-    """Return how many records a target partition has; PreflightError if it has lost some."""
+    """Return the number of records in a target partition; PreflightError if it lost some."""
     written = ends[work.topic, work.partition] - work.place.base
     if written < 0:
-        raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
+        raise PreflightError(
+            f"{work.topic}-{work.partition} ends before the offset at which the restore started"
+        )
     return written
 
 
 def rewriter_of(bundle: RestoreBundle) -> IdRewriter | None:
-    """Return what replaces schema ids in records, if they get others."""
+    """Return the rewriter of schema ids in records, if they change."""
     return None if bundle.ids is None else IdRewriter(bundle.ids)
 
 
@@ -180,7 +182,7 @@ def with_ids(
 
 
 def report_of(sender: Sender, before: int) -> dict[str, Any]:
-    """Return what was written to one partition that had ``before`` records."""
+    """Return the report of one partition that had ``before`` records."""
     return {
         "topic": sender.topic,
         "partition": sender.partition,
@@ -209,7 +211,7 @@ def read_slices(
     slices: tuple[WindowSlice, ...],
     skip: int = 0,
 ) -> Iterator[ReadyBatch]:
-    """Yield the wanted records of slices, less the first ones, routed."""
+    """Yield the selected records of slices, after the skipped ones, routed."""
     aborted, reading = bundle.restore_aborted, bundle.reading
     if needs_rows(work.routing, work.entries):
         source = SourceRows(store, slices, work.times, aborted, reading)
@@ -221,7 +223,6 @@ def read_slices(
 
 
 def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return where partitions end."""
     return admin.offsets(keys, OffsetSpec.LATEST)
 
 

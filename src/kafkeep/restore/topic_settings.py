@@ -17,7 +17,7 @@ WHILE_WRITING: Mapping[str, str] = {
     "message.timestamp.before.max.ms": LARGEST,
     "message.timestamp.after.max.ms": LARGEST,
 }
-"""Nothing written may be refused, changed, compacted or expire before all of it is there."""
+"""With these, Kafka does not refuse, change, compact or expire records during the restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True)
 class FinalSettings:
-    """What a topic's own settings become when its data is there."""
+    """The settings of a topic after its data is restored."""
 
     set: Mapping[str, str]
     delete: tuple[str, ...]
@@ -57,7 +57,7 @@ def settings_while_writing(archived: Mapping[str, str], replicas: int | None) ->
 
 
 def _wants_more_than(replicas: int | None, archived: Mapping[str, str]) -> bool:
-    """Tell whether more replicas must have a record than there are: brokers may refuse all then."""
+    """Return whether min.insync.replicas exceeds the replicas: brokers may refuse every record."""
     return replicas is not None and int(archived.get(_IN_SYNC, 0)) > replicas
 
 
@@ -75,11 +75,11 @@ def final_settings(
     now_ms: int,
     apply_retention: bool,
 ) -> FinalSettings:
-    """Return the archived settings, less those that would delete what was just restored.
+    """Return the archived settings without those that would delete restored records at once.
 
-    ``defaults`` are what the target cluster uses where a topic sets nothing itself: these can
-    delete too. ``replicas`` is how many a topic has that was made with fewer than it had; None for
-    others. ``oldest_ms`` is None when nothing was restored.
+    ``defaults`` are the defaults of the target cluster; they can delete records, too.
+    ``replicas`` is the number of replicas if the topic had more before, else None. ``oldest_ms``
+    is None if nothing was restored.
     """
     wanted = dict(archived)
     delete = [key for key in (*WHILE_WRITING, "max.message.bytes") if key not in archived]

@@ -20,8 +20,8 @@ LARGEST_BUNDLE_BYTES = 1 << 30
 broker, which is the bottleneck, gets fewer requests."""
 HELD_BYTES = 2 << 20
 LARGEST_HELD_BYTES = 64 << 20
-"""A task holds the next batch of each of its partitions and the data it was made from: about three
-times their size. Each batch is counted with ``HELD_BYTES`` at most."""
+"""A task holds the next batch of each of its partitions and its source data: about three
+times the batch size. Each batch is counted with ``HELD_BYTES`` at most."""
 TASKS_PER_CORE = 3
 """A partition stays in one task; smaller tasks let the cores finish at about the same time."""
 
@@ -35,7 +35,7 @@ def bundles_for(work: Iterable[TargetWork], cores: int) -> int:
 
 
 def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetWork, ...]]:
-    """Spread partitions over at most ``bundles`` tasks of even weight; each in one task only."""
+    """Distribute partitions over at most ``bundles`` tasks of even weight, each in one task."""
     slots: list[list[TargetWork]] = [[] for _ in range(bundles)]
     weights = [0] * bundles
     for item in sorted(work, key=lambda w: (-w.est_bytes, w.topic, w.partition)):
@@ -48,7 +48,7 @@ def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetW
 def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
     """Pack target partitions that get distributed records: every task reads a whole topic.
 
-    A topic is in one task, unless it is large: then in as many as there are cores at most.
+    A topic is in one task, or, if it is large, in at most as many as there are cores.
     """
     topics: dict[str, list[TargetWork]] = {}
     for item in work:
@@ -96,7 +96,7 @@ def work_of(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:
             continue
         for partition in topic.partitions:
             number = topic.routing.target_of(partition.partition)
-            if number is None:  # left out, and so not in the map
+            if number is None:  # not selected, and so not in the map
                 continue
             work.append(
                 make(
@@ -113,7 +113,7 @@ def work_of(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:
 
 
 def shares(topic: TopicPlan) -> dict[int, int]:
-    """Return the target partitions that get records, and about how many bytes."""
+    """Return the target partitions that get records, with estimated bytes."""
     count = topic.routing.partition_count or 1
     return {
         number: sum(source.raw_bytes for source in sources) // count

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.dev import DevStatus
 from kafkeep.errors import TransientError
@@ -246,8 +246,10 @@ def test_an_unreachable_cluster_is_one_clear_error_in_bounded_time() -> None:
 
 def test_closing_fails_what_is_pending(services: DevStatus, topic: str) -> None:
     wire = Wire(KafkaOptions(services.bootstrap_servers))
+    wire.fetch([wanted(topic)], max_bytes=MEGABYTE, wait_ms=0).result()
+    [broker] = wire.link.nodes()
     pending = wire.fetch([wanted(topic)], max_bytes=MEGABYTE, wait_ms=30_000)
-    time.sleep(0.5)
+    until(lambda: wire.link.connections.in_flight(broker), "the request is sent")
     wire.close()
     with pytest.raises(TransientError):
         pending.result(25)

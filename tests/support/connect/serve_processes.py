@@ -31,7 +31,8 @@ class Service:
 
     def __init__(self, services: DevStatus, state: str, log: Path, port: int = 0) -> None:
         self._log = log.open("ab")
-        command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json", "--port", str(port)]
+        command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json"]
+        command += ["--port", str(port)]
         command += ["--bootstrap-servers", services.bootstrap_servers, "--state", state]
         command += ["--set", f"kafkeep.lease.timeout.ms={LEASE_MS}"]
         self.process = subprocess.Popen(

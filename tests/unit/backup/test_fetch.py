@@ -82,7 +82,7 @@ def test_a_gap_never_leads_over_the_planned_end() -> None:
 
 
 def test_a_log_cut_back_is_an_error_and_no_gap() -> None:
-    with pytest.raises(KafkeepError, match="cut back to before offset 5"):
+    with pytest.raises(KafkeepError, match="truncated its log to before offset 5"):
         reader(5, 30).accept(failed(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, 0), conclusive=True)
 
 

@@ -1,4 +1,4 @@
-"""A log that Kafka cut back and grew again must not be mixed with what was archived."""
+"""A log that Kafka truncated and extended must not be mixed with the archived log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kafkeep.backup.cluster_snapshot import (
     TopicSnapshot,
     check_intent,
 )
-from kafkeep.backup.plan import CycleBacklog, LoggedState, PlanInput, plan_cycle
+from kafkeep.backup.incarnations import LoggedState
+from kafkeep.backup.plan import CycleBacklog, PlanInput, plan_cycle
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import EpochEnd, TopicDescription
 from kafkeep.options.backup import BackupOptions

@@ -19,14 +19,8 @@ from kafkeep.backup.cluster_snapshot import (
     require_topics,
     take_snapshot,
 )
-from kafkeep.backup.plan import (
-    CycleBacklog,
-    LoggedState,
-    PlanInput,
-    first_positions,
-    plan_cycle,
-    takeover_note,
-)
+from kafkeep.backup.incarnations import LoggedState
+from kafkeep.backup.plan import CycleBacklog, PlanInput, first_positions, plan_cycle, takeover_note
 from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.groups import GroupOffsets

@@ -63,7 +63,7 @@ def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: Archi
     assert plan(view, RestoredTopic(), 1).source.incarnation == 2
     restored = plan(view, RestoredTopic(source=FIRST), 2)
     assert restored.source.incarnation == 1
-    assert restored.notes == ("its restore was of incarnation 1: compared with that",)
+    assert restored.notes == ("its restore used incarnation 1: compared with that incarnation",)
     assert plan(view, RestoredTopic(), 2, incarnations=(FIRST,)).source.incarnation == 1
     asked = plan(view, RestoredTopic(source=FIRST), 1, incarnations=(("t", 2),))
     assert asked.source.incarnation == 2
@@ -77,7 +77,7 @@ def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: Archi
 def test_a_restore_of_another_commit_is_said(view: ArchiveView) -> None:
     restored = RestoredTopic(commit=("backup", 0))
     [said] = plan(view, restored, 1).notes
-    assert said == f"its restore was of commit 0 of backup, this comparison is of {view.commit}"
+    assert said == f"its restore used commit 0 of backup, this comparison uses {view.commit}"
     assert plan(view, RestoredTopic(commit=("backup", view.commit)), 1).notes == ()
 
 
@@ -104,7 +104,7 @@ def test_offsets_are_not_asked_for_where_records_were_spread(
 ) -> None:
     told = {"incarnations": (FIRST,)}
     assert plan(view, restored, 5, **told).by_key
-    with pytest.raises(PreflightError, match="gave them other offsets"):
+    with pytest.raises(PreflightError, match="so their offsets changed"):
         plan(view, restored, 5, exact_offsets=True, **told)
 
 

@@ -99,11 +99,11 @@ def test_what_other_objects_hold_is_removed(
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [
-        (claim(20, 30), "has not come past offset 20"),
-        (claim(25, 30), "has not come past offset 25"),
-        (claim(15, 25), "no object of the log has offset 20"),
-        (claim(10, 20, PartitionId("orders", 2, 0)), "has not come past"),
-        (claim(10, 20, PartitionId("orders", 1, 1)), "has not come past"),
+        (claim(20, 30), "has not passed offset 20"),
+        (claim(25, 30), "has not passed offset 25"),
+        (claim(15, 25), "no object of the log holds offset 20"),
+        (claim(10, 20, PartitionId("orders", 2, 0)), "has not passed"),
+        (claim(10, 20, PartitionId("orders", 1, 1)), "has not passed"),
         (claim(10, 20, log="other"), "its log other is not in this archive"),
         (
             {"kafkeep-writer": "backup", "kafkeep-topic-id": "", "kafkeep-start": "1"},

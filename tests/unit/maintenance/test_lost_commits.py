@@ -128,7 +128,10 @@ def test_verify_warns_when_the_newest_commit_was_removed(backup: Backup) -> None
     report = verify(backup.store, ["backup"])
     (found,) = lost(report)
     assert report.exit_code == 3
-    assert "in 1 objects that no commit names, offsets 180 to 199 of orders-0" in found.message
+    assert (
+        "1 objects that no commit names hold all that the open intent planned, "
+        "offsets 180 to 199 of orders-0" in found.message
+    )
     assert f"commit {last + 1} was removed from the log, or a backup died" in found.message
 
 

@@ -187,7 +187,7 @@ def test_a_window_of_several_files_is_cut_row_by_row(offset: int) -> None:
 def test_a_window_whose_rows_have_no_offsets_is_not_cut() -> None:
     store = MemoryStore()
     build_sink(store, known=False)
-    with pytest.raises(UsageError, match="offset 7 lies inside of topics/orders/odd=0") as caught:
+    with pytest.raises(UsageError, match="offset 7 is inside of topics/orders/odd=0") as caught:
         move(store, {("orders", 0): 7})
     assert caught.value.hint == "Move it to offset 0 or 20."
     assert load_view(store, "backup").positions == {PID: 20}

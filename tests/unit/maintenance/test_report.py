@@ -152,7 +152,7 @@ def test_scratch_topics_that_cannot_be_deleted_hide_nothing_of_a_drill() -> None
     kept: list[str] = []
     with cleaned_up(admin, ("a",), kept):
         pass
-    assert kept == ["scratch topics are left to be deleted: access denied: delete topic a"]
+    assert kept == ["scratch topics were not deleted: access denied: delete topic a"]
     with pytest.raises(DamagedError, match="cut short"), cleaned_up(admin, ("a",), kept):
         raise DamagedError("an object is cut short")
 

@@ -288,7 +288,7 @@ def test_the_json_form_of_a_finding_is_stable(store: MemoryStore, built: Built) 
         "partition": 1,
         "lost_start": 0,
         "lost_end": 60,
-        "message": "not there: it held 60 records",
+        "message": "missing: it held 60 records",
     }
 
 

@@ -62,7 +62,7 @@ def test_two_runs_cannot_write_the_same_revision() -> None:
 def test_a_newer_version_is_refused_by_name() -> None:
     store = MemoryStore()
     store.put_new(KEY, orjson.dumps({"version": 3}))
-    with pytest.raises(NewerFormatError, match="has version 3, this kafkeep knows 2"):
+    with pytest.raises(NewerFormatError, match="has version 3, this kafkeep supports 2"):
         load_document(store, "abc")
 
 

@@ -252,10 +252,10 @@ def test_another_schema_under_an_id_is_refused_by_name() -> None:
     assert fails(plan.checks) == ["version 3 of place has id 5 there, 7 in the archive"]
     there = SchemaSet({"mine": RegistrySubject((SchemaVersion(1, 50),))}, {50: PRICE})
     plan = plan_ids(SCHEMAS, there, ImportMethod.APICURIO, registry=URL)
-    assert fails(plan.checks) == ["it holds the schema of id 7 as 50, and can hold it once"]
+    assert fails(plan.checks) == ["it holds the schema of id 7 as 50, and can hold it only once"]
     twice = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 9: ITEM})
     plan = plan_ids(twice, SchemaSet(), ImportMethod.APICURIO, registry=URL)
-    assert fails(plan.checks) == ["ids 4 and 9 are the same schema: it can hold it once"]
+    assert fails(plan.checks) == ["ids 4 and 9 are the same schema, which it can hold only once"]
     assert fails(plan_ids(twice, SchemaSet(), ImportMethod.CONFLUENT, registry=URL).checks) == []
     plan = plan_ids(SCHEMAS, SchemaSet(), ImportMethod.NONE, registry=URL)
     assert "neither IMPORT mode nor" in fails(plan.checks)[0]
@@ -278,8 +278,8 @@ def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
     assert plan.levels == {}
     warned = [check.what for check in plan.checks if check.verdict is CheckStatus.WARN]
     assert warned == [
-        "a-box has compatibility NONE there, not FULL: it stays",
-        "its compatibility is NONE, not BACKWARD: it stays",
+        "a-box has compatibility NONE there, not FULL: unchanged",
+        "its compatibility is NONE, not BACKWARD: unchanged",
     ]
 
 
@@ -287,7 +287,7 @@ def test_a_registry_without_metadata_gets_none_and_that_is_told() -> None:
     rich = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 4: replace(ITEM, more='{"metadata":{}}')})
     bare, [check] = without_more(rich, URL)
     assert bare == SCHEMAS
-    assert check.what == "it keeps no metadata and rules: those of 1 schemas are left out"
+    assert check.what == "it does not support metadata and rules: those of 1 schemas are left out"
     assert without_more(SCHEMAS, URL) == (SCHEMAS, [])
 
 
@@ -317,7 +317,7 @@ def test_a_map_finds_what_is_there_by_content_with_other_versions() -> None:
     assert fails(plan.checks) == []
     lost = plan_map(SCHEMAS, there, {4: 61, 6: 99}, registry=URL)
     assert fails(lost.checks) == [
-        "schema 6 was 99 there when this restore began, and is not any more"
+        "schema 6 had id 99 there when this restore started, but no longer has it"
     ]
 
 
@@ -386,12 +386,12 @@ def test_a_map_registers_in_order_and_comes_to_the_same_when_run_again(
         )  # fmt: skip
         made.levels["a-box"] = "NONE"
         step(url, archive, "map").put(summary)
-        assert summary.schema_notes == ["a-box has compatibility NONE there, not FULL: it stays"]
+        assert summary.schema_notes == ["a-box has compatibility NONE there, not FULL: unchanged"]
         assert summary.exit_code == 3
         del made.subjects["a-box"][1]
         begun = step(url, archive, "map", document)
         assert fails(begun.checks) == [
-            "schema 5 was 102 there when this restore began, and is not any more"
+            "schema 5 had id 102 there when this restore started, but no longer has it"
         ]
 
 

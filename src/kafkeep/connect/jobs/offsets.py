@@ -38,8 +38,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.maintenance.verify_trace import last_verified_ms
-from kafkeep.objects.unlogged.listing import names_of
-from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
+from kafkeep.objects.unlogged.listing import NO_OFFSET, Names, UnloggedName
 from kafkeep.restore.follow import listing, log
 from kafkeep.restore.follow.listing import (
     LISTING_STATES,
@@ -329,7 +328,7 @@ def move_listing(
 ) -> dict[FolderPartition, LastObject]:
     """Return the positions after the named objects; RestError 400 for one that is not there."""
     assert config.unlogged is not None
-    store, names = open_store(config.archive, config.storage), names_of(config.unlogged)
+    store, names = open_store(config.archive, config.storage), Names(config.unlogged)
     moved, continued = dict(positions), next_offsets(positions)
     for one in offsets:
         partition, offset = one.get("partition"), one.get("offset")

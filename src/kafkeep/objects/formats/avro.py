@@ -28,7 +28,8 @@ from kafkeep.objects.formats.avro_anything import AnythingRows, decode_anything
 from kafkeep.objects.formats.bytes import MAX_RECORD_BYTES
 from kafkeep.objects.formats.format import Encoder
 from kafkeep.options.sink.formats import FormatOptions
-from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
+from kafkeep.records.avro.schema import dump_avro, to_avro
+from kafkeep.records.avro.schema_reader import from_avro
 from kafkeep.records.avro.values import AvroValues, avro_values
 from kafkeep.records.schema import Column, Schema
 

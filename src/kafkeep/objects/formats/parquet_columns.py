@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.numba_setup import Bytes, kernel
 from kafkeep.records.arrow import number_array, view_data, view_offsets
-from kafkeep.records.avro.names import (
+from kafkeep.records.avro.schema import (
     DEFAULT_PRECISION,
     PRECISION,
     fixed_size,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkeep.numba_setup import varint, zigzag_varint
 from kafkeep.objects.formats.parquet_columns import EMPTY, ColumnRules, decimal_digits, member_name
-from kafkeep.records.avro.names import fixed_size, has_text_keys, is_enum, is_fixed, is_union
+from kafkeep.records.avro.schema import fixed_size, has_text_keys, is_enum, is_fixed, is_union
 from kafkeep.records.schema import DATE, TIME, TIMESTAMP, Field, Kind, Schema
 
 _MAGIC = b"PAR1"

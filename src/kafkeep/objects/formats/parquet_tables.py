@@ -31,8 +31,8 @@ from kafkeep.objects.formats.parquet_columns import (
     to_parquet,
 )
 from kafkeep.objects.formats.parquet_footer import SchemaNode, make_schema
-from kafkeep.records.avro.schema import Avro, dump_avro, from_avro
-from kafkeep.records.avro.schema_reader import full_name
+from kafkeep.records.avro.schema import Avro, dump_avro
+from kafkeep.records.avro.schema_reader import from_avro, full_name
 from kafkeep.records.avro.values import avro_values
 from kafkeep.records.rows import pile_records
 from kafkeep.records.schema import Field, Kind, Schema, arrow_type, has_decimals

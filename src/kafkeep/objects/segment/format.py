@@ -1,12 +1,12 @@
-"""A segment object: zstd frames over whole record batches. Pure functions over bytes.
+"""The segment format: zstd frames that hold whole record batches. Pure functions over bytes.
 
-Each frame is independent and holds about 1 MiB of batches (one batch alone when it is larger), so
-a reader with the index fetches and unpacks only the frames it needs. All frames together, unpacked
-by ``zstd -d``, are a plain Kafka log segment. A frame has a checksum of its content:
-Kafka's CRC does not cover a batch's offset. Frames of an older kafkeep have none.
+Each frame is independent and holds about 1 MiB of batches, or a single larger batch. A reader with
+the index fetches and decompresses only the frames it needs. ``zstd -d`` turns the whole object into
+a plain Kafka log segment. A frame has a checksum of its content, because Kafka's CRC does not cover
+the base offset of a batch. Frames from older versions of kafkeep have no checksum.
 
-Level 1 is kept for batches the producer compressed already: it passes such bytes through at
-3.5 GB/s on the machine this was measured on, so a second code path would buy nothing.
+Batches that the producer compressed are compressed again at level 1. It passes such bytes through
+at 3.5 GB/s on the machine this was measured on, so a separate code path would gain nothing.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ logger = logging.getLogger(__name__)
 _of_thread = threading.local()
 FRAME_BYTES = 1 << 20
 READ_BYTES = 4 << 20
-"""Stored bytes asked for at once when several neighbouring frames are wanted."""
+"""The size of one read request when several consecutive frames are needed."""
 FIRST_READ_BYTES = 1 << 20
-"""The first read is smaller, so that its reader starts early."""
+"""The size of the first read request. It is smaller, so that the reader starts sooner."""
 MAX_FRAME_BYTES = 256 << 20
-"""A frame that claims more than this is damage (or an attack), not data: a frame is one MiB, or one
-batch, and no larger answer is taken from a broker."""
+"""The largest valid frame size. A frame holds 1 MiB or a single batch, and the Kafka client accepts
+no larger response from a broker. A frame that claims more is damaged or malicious."""
 
 GetRange = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What the entry of a finished segment object holds.
+    """The index, counts and sizes of a finished segment, for its entry.
 
     The timestamps are -1 when the segment holds no batch.
     """
@@ -62,10 +62,10 @@ class SegmentSummary:
 
 
 class SegmentEncoder:
-    """Packs batches into frames, in the order given.
+    """Packs batches into frames, in the given order.
 
-    Where frames are cut depends on the batches alone, never on how they were split over calls of
-    ``add``: the same batches give the same bytes. Holds at most one frame in memory between calls.
+    The same batches always give the same bytes, however they are split over calls of ``add``.
+    Between calls, the encoder holds at most one frame in memory.
     """
 
     def __init__(self, *, level: int = 1, frame_bytes: int = FRAME_BYTES) -> None:
@@ -83,19 +83,19 @@ class SegmentEncoder:
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of the batches added so far."""
+        """The size of the batches added so far."""
         return self._raw_bytes
 
     @property
     def records(self) -> int:
-        """Records added so far."""
+        """The number of records added so far."""
         return self._records
 
     def add(self, batches: Batches, min_timestamps: Int64s) -> Iterator[bytes]:
-        """Take batches (offsets ascending) and yield the frames that are full; consume it whole.
+        """Add batches in offset order, and yield the full frames. Exhaust the iterator.
 
-        ``min_timestamps`` are those of ``batch.min_timestamps``, one for each batch.
-        The batches' buffer may be re-used as soon as the iterator has ended.
+        ``min_timestamps`` holds one value for each batch, from the function of that name. The
+        buffer of the batches may be reused when the iterator is exhausted.
         """
         ends = np.cumsum(batches.sizes, dtype=np.int64).tolist()
         done, count = 0, len(ends)
@@ -106,13 +106,13 @@ class SegmentEncoder:
             if stop <= done and self._pending_bytes:
                 yield self._close_frame()
                 continue
-            stop = max(stop, done + 1)  # a batch larger than a frame is a frame of its own
+            stop = max(stop, done + 1)  # a batch larger than a frame gets its own frame
             self._take(batches, min_timestamps, slice(done, stop))
             done = stop
         self._pending = [memoryview(b"".join(self._pending))] if self._pending else []
 
     def finish(self) -> tuple[bytes, SegmentSummary]:
-        """Return the last frame (may be empty) and the summary; the writer is done then."""
+        """Return the last frame, which may be empty, and the summary. Call it once, at the end."""
         last = self._close_frame() if self._pending_bytes else b""
         summary = SegmentSummary(
             index=tuple(self._index),
@@ -159,7 +159,10 @@ def wanted_frames(
     from_ms: int | None = None,
     until_ms: int | None = None,
 ) -> list[int]:
-    """Return the numbers of the frames that may hold records of ``range`` and ``[from, until)``."""
+    """Return the numbers of the frames that may hold records of ``range`` and ``[from, until)``.
+
+    None means no limit.
+    """
     return [
         number
         for number, point in enumerate(index)
@@ -173,7 +176,7 @@ def wanted_frames(
 def segment_reads(
     size_bytes: int, index: Sequence[IndexPoint], range: OffsetRange | None = None
 ) -> list[tuple[int, int]]:
-    """Return the bytes, from a start to an end each, that ``read_segment`` will ask for."""
+    """Return the byte ranges ``[start, end)`` that ``read_segment`` requests."""
     ends = _ends(index, size_bytes)
     return [
         (index[stretch[0]].position, ends[stretch[-1]])
@@ -191,12 +194,13 @@ def read_segment(
     until_ms: int | None = None,
     name: str = "a segment",
 ) -> Iterator[Batches]:
-    """Yield the batches that may hold what was asked for, one frame at a time, in offset order.
+    """Yield the batches that may hold the wanted records, one frame at a time, in offset order.
 
-    Only the frames needed are fetched, about ``READ_BYTES`` per request. Batches that lie outside
-    of ``range`` altogether are left out; a batch at its edge, or beside the times, comes whole.
-    A frame that does not unpack to whole batches, each with its CRC, is asked for again; then it is
-    a DamagedError. ``name`` is what the log calls the object.
+    Only the needed frames are fetched, about ``READ_BYTES`` per request. Batches entirely outside
+    ``range`` are left out. Batches at the edge of ``range`` are yielded whole. The times select
+    frames, not batches, so some batches may be outside the times. A frame that does not decompress
+    to whole batches with valid CRCs is fetched again. Raise DamagedError when it stays damaged.
+    ``name`` is the object's name in log messages.
     """
     ends = _ends(index, size_bytes)
     frames = wanted_frames(index, range, from_ms=from_ms, until_ms=until_ms)
@@ -212,7 +216,7 @@ def read_segment(
 def _read_batches(
     get_range: GetRange, data: bytes | memoryview, start: int, end: int, name: str
 ) -> Batches:
-    """Return the batches of the frame that lies from ``start`` to ``end``; ``data`` came first."""
+    """Return the batches of the frame at ``[start, end)``. ``data`` is the first read of it."""
     readings = RepeatedReads(f"{name} from byte {start} on")
     while True:
         try:
@@ -242,7 +246,7 @@ def _ends(index: Sequence[IndexPoint], size_bytes: int) -> list[int]:
 def _stretches(
     frames: list[int], index: Sequence[IndexPoint], ends: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Group neighbouring frames into reads of about ``READ_BYTES``."""
+    """Group consecutive frames into reads of about ``READ_BYTES``."""
     stretch: list[int] = []
     most = FIRST_READ_BYTES
     for frame in frames:
@@ -257,7 +261,7 @@ def _stretches(
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """Return the decompressor of this thread: a new one for every frame costs a third more."""
+    """Return the decompressor of this thread. A new one for each frame takes a third longer."""
     if not hasattr(_of_thread, "decompressor"):
         _of_thread.decompressor = zstandard.ZstdDecompressor()
     found: zstandard.ZstdDecompressor = _of_thread.decompressor
@@ -265,7 +269,7 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def unpack_frame(frame: bytes | memoryview) -> bytes:
-    """Return one frame's batches; DamagedError unless it is exactly one intact frame."""
+    """Decompress one frame. Raise DamagedError unless ``frame`` is exactly one intact frame."""
     try:
         size = zstandard.get_frame_parameters(frame).content_size
         if size > MAX_FRAME_BYTES:

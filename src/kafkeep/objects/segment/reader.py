@@ -1,8 +1,8 @@
-"""Read segment objects: iterate over batches, check frames, salvage what is intact.
+"""Read segment objects: iterate over batches, check frames, salvage intact frames. Reads the store.
 
 ``iter_segment`` yields the checked batches of a range. ``check_frame`` compares one frame with the
-index in the log. ``salvage_segment`` returns what a damaged object still holds. ``read_end`` finds
-the end of an object from its last frame.
+index in the log. ``salvage_segment`` returns the intact parts of a damaged object. ``read_end``
+finds the end offset of an object from its last frame.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 
 @dataclass(frozen=True, slots=True)
 class SegmentFrame:
-    """Where a frame lies in its object, and its point in the index."""
+    """The byte range of a frame in its object, and its point in the index."""
 
     number: int
     start: int
@@ -35,24 +35,24 @@ class SegmentFrame:
     offsets: OffsetRange
     """The part of the entry's range that this frame covers."""
     following: int | None
-    """The offset the next frame begins at; None for the last."""
+    """The first offset of the next frame; None for the last frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameContents:
-    """What an intact frame holds."""
+    """The record counts and the size of an intact frame."""
 
     records: int
-    """All of its records, including those outside the entry's range."""
+    """The number of records, including those outside the entry's range."""
     wanted: int
-    """The records inside the entry's range."""
+    """The number of records inside the entry's range."""
     raw_bytes: int
     problem: str | None = None
-    """How it differs from the index, or None."""
+    """How the frame differs from the index; None when it matches."""
 
 
 def plan_frames(entry: Entry) -> list[SegmentFrame] | None:
-    """Cut an object into the frames of its index; None when the index cannot be right."""
+    """Return the frames of an object by its index, or None when the index is inconsistent."""
     index = entry.index
     ends = [point.position for point in index[1:]] + [entry.size_bytes]
     if not index or index[0].position != 0 or index[0].offset > entry.range.end:
@@ -78,7 +78,10 @@ def _answers_for(entry: Entry, number: int) -> OffsetRange:
 def check_frame(
     data: bytes | memoryview, frame: SegmentFrame, entry: Entry, *, deep: bool
 ) -> FrameContents:
-    """Unpack a frame and check every batch; DamagedError when it is not intact."""
+    """Decompress a frame and check every batch. Raise DamagedError when it is not intact.
+
+    With ``deep``, also decode every record and compare the timestamps with the index.
+    """
     raw = unpack_frame(data)
     try:
         batches = scan_batches(raw, partial_tail=False)
@@ -115,7 +118,7 @@ def _count_inside(batches: Batches, range: OffsetRange) -> int:
 
 
 def _decode_all(batches: Batches) -> tuple[int | None, int | None]:
-    """Go over every record; return the smallest and largest time."""
+    """Decode every record. Return the smallest and the largest timestamp."""
     low: int | None = None
     high: int | None = None
     last = -1
@@ -144,10 +147,11 @@ def iter_segment(
     from_ms: int | None = None,
     until_ms: int | None = None,
 ) -> Iterator[Batches]:
-    """Yield the batches that may hold what is asked for; aborted ones only on request.
+    """Yield the batches that may hold records of ``range`` and of the given times.
 
-    Batches at the edge of ``range`` come whole. DamagedError, after more than one try, names the
-    object and its offsets.
+    Batches of aborted transactions are left out unless ``aborted`` is True. Batches at the edge of
+    ``range`` are yielded whole. Raise DamagedError, with the object's key and offsets, when
+    repeated reads give damaged data.
     """
     try:
         for batches in read_segment(
@@ -169,7 +173,7 @@ def iter_segment(
 
 
 def committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
-    """Leave out the batches of aborted transactions."""
+    """Return the batches without those of aborted transactions."""
     if not aborted:
         return batches
     keep = np.ones(len(batches), dtype=np.bool_)
@@ -182,9 +186,10 @@ IntactFrame = tuple[SegmentFrame, FrameContents]
 
 
 def salvage_segment(data: bytes, entry: Entry) -> tuple[Entry, ...]:
-    """Return entries for the intact stretches of a damaged segment; none for other formats.
+    """Return one entry for each run of intact frames in a damaged segment.
 
-    When every frame is intact, the damage cannot be located, so nothing of it counts.
+    The result is empty for other formats. It is also empty when every frame is intact: the damage
+    cannot be located then, so no frame can be trusted.
     """
     frames = plan_frames(entry.stored) if entry.format == SEGMENT else None
     if frames is None:
@@ -218,7 +223,7 @@ def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> IntactFrame | No
 
 
 def _stretches(checked: Sequence[IntactFrame | None]) -> Iterator[list[IntactFrame]]:
-    """Group neighbouring intact frames."""
+    """Yield each run of consecutive intact frames."""
     stretch: list[IntactFrame] = []
     for frame in (*checked, None):
         if frame is not None:
@@ -229,9 +234,9 @@ def _stretches(checked: Sequence[IntactFrame | None]) -> Iterator[list[IntactFra
 
 
 def _part(entry: Entry, stretch: Sequence[IntactFrame]) -> Entry | None:
-    """Return an entry that reads these frames alone, or None when they cover no offset of it.
+    """Return an entry for these frames only, or None when they cover no offset of ``entry``.
 
-    Positions of its index are those in the object.
+    The positions in its index are byte positions in the whole object.
     """
     first, last = stretch[0][0], stretch[-1][0]
     range = OffsetRange(first.offsets.start, last.offsets.end).overlap(entry.range)
@@ -253,11 +258,14 @@ def _part(entry: Entry, stretch: Sequence[IntactFrame]) -> Entry | None:
 
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-"""With this a zstd frame begins. Batches may hold such bytes too; those give no whole batches."""
+"""The first bytes of a zstd frame. Batches may hold the same bytes, but never an intact frame."""
 
 
 def read_end(store: ObjectStore, key: str) -> int | None:
-    """Return the offset after the last batch; None when the object does not end with whole ones."""
+    """Return the offset after the last batch.
+
+    Return None when the object does not exist, or does not end with an intact frame.
+    """
     try:
         size, wanted = store.head(key).size_bytes, FRAME_BYTES
         while True:
@@ -272,7 +280,7 @@ def read_end(store: ObjectStore, key: str) -> int | None:
                 return None
             wanted *= 8
     except KeyMissingError:
-        return None  # removed since it was listed
+        return None  # deleted after the listing
 
 
 def _end_of(frame: memoryview) -> int | None:

@@ -1,8 +1,9 @@
 """Write one planned range as segment objects, each created once. Runs in tasks.
 
-A writer assumes that names are free, as they nearly always are; the conditional PUT fails if one is
-taken. Then the range is written again by a writer that checks each name first. It adopts an object
-of the same plan, which a dead attempt left, and leaves any other object alone.
+A writer assumes that its names are free, which is nearly always true. The conditional PUT fails if
+a name is taken. The caller then writes the range again with a writer that checks each name first.
+That writer adopts an object that a failed attempt at the same plan left, and never touches any
+other object.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def read_adopted(
     start: int,
     aborted: tuple[OffsetRange, ...],
 ) -> Entry:
-    """Describe the object at ``key`` from its own bytes; every CRC is checked.
+    """Build the entry of the object at ``key`` from its bytes, and check every CRC.
 
-    Its range ends with its last batch; what follows is read again.
+    The entry's range ends at the last batch. The caller reads from Kafka again from there.
     """
     readings = RepeatedReads(key)
     while True:
@@ -100,7 +101,7 @@ def _describe(
 
 
 def _iter_frames(data: bytes, key: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, unpacked bytes) of each zstd frame."""
+    """Yield the position and the decompressed bytes of each zstd frame."""
     view, position = memoryview(data), 0
     while position < len(view):
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -124,12 +125,12 @@ log = logging.getLogger(__name__)
 
 
 class NameTakenError(TransientError):
-    """The name of an object is taken; its records must be read again."""
+    """The name of an object is taken. Its records must be read from Kafka again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIntent:
-    """The options that decide the bytes of segments: part of the intent and the plan digest."""
+    """The options that determine the bytes of segments. Part of the intent and the plan digest."""
 
     segment_bytes: int
     keeps_aborted: bool
@@ -137,7 +138,7 @@ class SegmentIntent:
     level: int = 1
 
     def to_json(self) -> dict[str, int | bool | str]:
-        """Return the form kept in an intent."""
+        """Return the form that an intent stores."""
         return {
             "segment_bytes": self.segment_bytes,
             "keeps_aborted": self.keeps_aborted,
@@ -147,7 +148,7 @@ class SegmentIntent:
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> SegmentIntent:
-        """Rebuild the options an intent was made with."""
+        """Return the options that an intent stores."""
         return cls(**document)  # type: ignore[arg-type]
 
 
@@ -160,9 +161,9 @@ class _OpenObject:
     writer: ObjectWriter
     segment: SegmentEncoder
     outside: int
-    """Records of its first batch that lie before its start."""
+    """The number of records in the first batch before ``start``."""
     end: int = 0
-    """The offset after its last batch so far."""
+    """The offset after the last batch so far."""
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     aborted: list[OffsetRange] = field(default_factory=list)
 
@@ -170,8 +171,8 @@ class _OpenObject:
 class SegmentWriter:
     """Writes one range as segment objects, each created once. Implements ``RangeWriter``.
 
-    With ``checks_names`` it asks for each name before it writes. Without, it raises NameTakenError
-    where an object has the name already.
+    With ``checks_names``, it checks that each name is free before it writes. Otherwise it raises
+    NameTakenError when an upload finds the name taken.
     """
 
     streams = True
@@ -200,13 +201,13 @@ class SegmentWriter:
 
     @property
     def closed(self) -> int:
-        """Objects closed or adopted so far."""
+        """The number of objects closed or adopted so far."""
         return len(self._entries)
 
     def add(self, chunk: Chunk, first: int) -> None:
-        """Write a chunk; close each object that is full.
+        """Write a chunk, and close each object that is full.
 
-        When it adopts an object it drops the rest of the chunk and sets ``resume_at`` to the end
+        When it adopts an object, it drops the rest of the chunk and sets ``resume_at`` to the end
         of that object.
         """
         self.resume_at = None
@@ -241,7 +242,7 @@ class SegmentWriter:
         return WriteReport(archived_to=position)
 
     def abort(self) -> None:
-        """Drop the open object; nothing of it becomes visible."""
+        """Discard the open object, which never becomes visible."""
         if self._object is not None:
             self._object.writer.abort()
             self._object = None
@@ -255,14 +256,14 @@ class SegmentWriter:
         if last:
             current.digest.update(last)
             current.writer.write(last)
-        self._object = None  # not before: abort drops it if the write fails
+        self._object = None  # only now: if the write fails, abort discards the object
         entry = self._entry(current, end, summary)
         self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
         self._start = end
         self._entries.append(entry)
 
     def _open(self, batches: Batches) -> Entry | None:
-        """Begin an object, or return the entry of one that is already there."""
+        """Begin an object, or return the entry of an adopted one."""
         assert self._start is not None
         mine = self._metadata(self._start)
         for extra in range(MAX_NAMES):
@@ -293,14 +294,14 @@ class SegmentWriter:
         return None
 
     def _find(self, key: str) -> ObjectInfo | None:
-        """Return the object of that name; None when there is none, or names are not checked."""
+        """Return the object at ``key``, or None when it does not exist or names are unchecked."""
         try:
             return self._store.head(key) if self._checks_names else None
         except KeyMissingError:
             return None
 
     def _write(self, batches: Batches, aborted: tuple[OffsetRange, ...]) -> Batches | None:
-        """Add batches up to the object's size; return those that belong to the next one."""
+        """Add batches until the object is full. Return the batches for the next object."""
         current = self._object
         assert current is not None
         room = self._options.segment_bytes - current.segment.raw_bytes
@@ -346,7 +347,7 @@ class SegmentWriter:
         return metadata
 
     def _can_adopt(self, metadata: Mapping[str, str]) -> bool:
-        """Whether the object names its aborted batches, if they are kept."""
+        """Return whether the metadata lists aborted batches, if the options keep them."""
         return not self._options.keeps_aborted or ABORTED_KEY in metadata
 
 

@@ -1,6 +1,6 @@
-"""The dead letter queue: bad records go to a topic of their own, with the error. In tasks.
+"""The dead letter queue: sends bad records with their errors to a topic. Runs in tasks.
 
-The driver creates the topic when it does not exist.
+The driver creates the topic if it does not exist.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFIX = "__connect.errors."
 BATCH_BYTES = 512 * 1024
 """Half of Kafka's default for max.message.bytes; a larger dead letter is sent alone."""
 FIRST = 50
-"""Dead letters that are kept in memory to describe them in the log."""
+"""The number of dead letters that are kept in memory for log messages."""
 MEMORY_BYTES = 8 << 20
 _TOO_LARGE = 10
 _CLASSES: Mapping[Stage, str] = {
@@ -41,14 +41,14 @@ _CLASSES: Mapping[Stage, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One bad record as it is in Kafka, and its error."""
+    """One bad record, unchanged from Kafka, and its error."""
 
     record: Record
     stage: Stage
     error: RecordError
 
     def describe(self, source: PartitionId, *, details: bool) -> str:
-        """Return one line without the record's content; ``details`` adds its time and sizes."""
+        """Return one line without the record's content. ``details`` adds timestamp and sizes."""
         line = f"{source} offset {self.record.offset}: {self.stage}: {self.error.message}"
         if not details:
             return line
@@ -61,7 +61,7 @@ class DeadLetter:
 
 
 def make_dead_letter(raw: pa.RecordBatch, bad: BadRecord) -> DeadLetter:
-    """Take the bad record out of the batch it came in."""
+    """Return the dead letter for a bad record of the batch ``raw``."""
     row = int(np.searchsorted(view_numbers(raw.column("offset"), np.int64), bad.offset))
     values = {name: raw.column(name)[row].as_py() for name in ("timestamp", "key", "value")}
     headers = [(h["key"], h["value"]) for h in raw.column("headers")[row].as_py()]
@@ -70,9 +70,9 @@ def make_dead_letter(raw: pa.RecordBatch, bad: BadRecord) -> DeadLetter:
 
 
 class DeadLetterQueue:
-    """The bad records of one range, in the order they were found; large queues go to disk.
+    """The bad records of one range, in the order they were found. Large queues go to disk.
 
-    Those before ``end`` are due. The others are in a range that is read again.
+    Records before the offset ``end`` are due for sending. A later cycle reads the others again.
     """
 
     def __init__(self, *, are_sent: bool) -> None:
@@ -103,7 +103,7 @@ class DeadLetterQueue:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some are not due yet."""
+        """Whether some dead letters are not due yet."""
         return self._last >= self.end
 
     def __len__(self) -> int:
@@ -111,11 +111,11 @@ class DeadLetterQueue:
 
     @property
     def first(self) -> list[DeadLetter]:
-        """Those of the first ``FIRST`` that are due, for the log."""
+        """The due letters among the first ``FIRST``, for log messages."""
         return list(self._due(self._first))
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        """Yield those that are due; none if there is no topic to send them to."""
+        """Yield the due dead letters; none if the sink has no dead letter topic."""
         for start, size in self._spilled:
             yield from self._due(pickle.loads(b"".join(self._spill.read(start, size))))
         yield from self._due(self._newest)
@@ -138,7 +138,10 @@ def send_dead_letters(
     connector: str,
     with_context: bool,
 ) -> None:
-    """Produce each at least once; TransientError when Kafka does not take them."""
+    """Produce each dead letter at least once. Raise TransientError when Kafka rejects them.
+
+    Raise KafkeepError when a letter exceeds max.message.bytes of the topic.
+    """
     records: list[Record] = []
     weight = 0
     for letter in letters:
@@ -187,7 +190,7 @@ def _addressed(
 
 
 def create_dead_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
-    """Create the topic unless it exists. Connectors that share it may do so at the same time."""
+    """Create the topic unless it exists. Connectors that share it may call this concurrently."""
     name = errors.dead_letter_topic
     if name in admin.topics([name]):
         return
@@ -196,7 +199,8 @@ def create_dead_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
             name,
             1,
             replication_factor=errors.dead_letter_replication,
-            configs={"retention.ms": "-1"},  # dead letters keep the times of their records
+            # Dead letters keep old record timestamps, so time-based retention would delete them.
+            configs={"retention.ms": "-1"},
             may_exist=True,
         )
     except PreflightError as error:

@@ -1,7 +1,7 @@
-"""Group the objects of a partition into windows and files, and merge files by offset. In tasks.
+"""Group the objects of a partition into windows and files, and merge files by offset. Pure.
 
-A segment is a window of its own. A sink closes several files at once: they share one range of
-offsets, and each lies in its own directory. A file has up to three objects: values, keys, headers.
+Each segment is one window. A sink closes several files at once. They share one range of offsets,
+and each is in its own directory. A file has up to three objects: values, keys and headers.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kafkeep.records.arrow import number_array, view_numbers
 SEGMENT = "segment"
 ENVELOPE = "envelope"
 UNKNOWN = -1
-"""Stands for an offset, and for a time, that an archive does not hold."""
+"""The value of an offset or a timestamp that the archive does not hold."""
 
 LAST = 2**63 - 1
 _DIGITS = re.compile(r"\d+$")
 _NAMED = re.compile(r".*[^A-Za-z0-9](\d+)[^0-9/][^/]*", re.DOTALL)
-"""The last number of a name that does not belong to a word, as in ``.lz4``: the offset."""
+"""Matches the offset: the last number in a name that is not part of a word such as ``.lz4``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file of a window; ``main`` has its values, or the keys of tombstones."""
+    """One file of a window. ``main`` holds its values, or the keys of tombstones."""
 
     main: Entry
     keys: Entry | None = None
@@ -40,18 +40,18 @@ class StoredFile:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Its objects."""
+        """The entries of all objects of the file."""
         return tuple(e for e in (self.main, self.keys, self.headers) if e is not None)
 
     @property
     def stored(self) -> StoredFile:
-        """The file as it is in the store, including records that no longer count."""
+        """The file as stored, including records outside the entry's current range."""
         objects = (e and e.stored for e in (self.main, self.keys, self.headers))
         return StoredFile(*objects)  # type: ignore[arg-type]
 
     @property
     def whole(self) -> bool:
-        """Whether each row of it is a whole Kafka record."""
+        """Whether each row is a whole Kafka record (envelope)."""
         return self.main.converter == ENVELOPE
 
     @property
@@ -69,24 +69,24 @@ class Window:
 
     @property
     def is_segment(self) -> bool:
-        """Whether it is one object of record batches."""
+        """Whether the window is one segment object."""
         return self.entries[0].format == SEGMENT
 
     @property
     def records(self) -> int:
-        """Its records, each counted once."""
+        """The number of records. Keys and headers are not counted again."""
         return sum(entry.own_records for entry in self.entries)
 
     def files(self) -> list[StoredFile]:
-        """Put its objects together, in the order of their first offsets, unknown ones last.
+        """Group the objects into files, ordered by first offset, with unknown offsets last.
 
-        DamagedError when the log names keys or headers without the values they belong to.
+        Raise DamagedError when the log lists keys or headers without their values.
         """
         return sorted(_join_files(self.entries), key=lambda file: _place(file.main))
 
 
 def iter_windows(entries: Iterable[Entry]) -> Iterator[Window]:
-    """Yield the windows of one partition, in the order of their offsets."""
+    """Yield the windows of one partition in offset order."""
     ordered = sorted(entries, key=lambda entry: (entry.range, entry.key))
     for offsets, members in groupby(ordered, key=lambda entry: entry.range):
         several = tuple(members)
@@ -98,10 +98,10 @@ def iter_windows(entries: Iterable[Entry]) -> Iterator[Window]:
 
 
 def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozenset[str]:
-    """Return ``keys`` and the keys of the objects that are in the same files.
+    """Return ``keys`` and the keys of all objects that belong to the same files.
 
-    Values without their keys would be other records, so a file is read whole or not at all.
-    ``entries`` are of one partition.
+    A file is read whole or not at all, because values without their keys would be different
+    records. ``entries`` belong to one partition.
     """
     found = set(keys)
     for window in iter_windows(entries):
@@ -113,14 +113,14 @@ def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozense
 
 
 def first_offset(entry: Entry) -> int | None:
-    """Return the offset of an object's first row; None when the log does not hold offsets."""
+    """Return the offset of an object's first row, or None when the log does not hold offsets."""
     if entry.records == len(entry.range):
         return entry.range.start
     return int(entry.runs.edges()[0, 0]) if entry.runs else None
 
 
 class RowOffsets:
-    """The offsets of an object's rows, from its entry."""
+    """The offsets of an object's rows, computed from its entry."""
 
     def __init__(self, entry: Entry) -> None:
         whole = entry.records == len(entry.range)
@@ -136,7 +136,7 @@ class RowOffsets:
             )
 
     def rows(self, start: int, stop: int) -> Int64s:
-        """Return the offsets of rows ``[start, stop)``; ``UNKNOWN`` for each when they are not."""
+        """Return the offsets of rows ``[start, stop)``, each ``UNKNOWN`` if the log has none."""
         if not self.known:
             return np.full(stop - start, UNKNOWN, dtype=np.int64)
         numbers = np.arange(start, stop, dtype=np.int64)
@@ -164,10 +164,10 @@ def _join_files(entries: Sequence[Entry]) -> Iterator[StoredFile]:
 
 
 class _Beside:
-    """Objects of keys or headers, to be found by those they lie beside.
+    """Finds the object of keys or headers that belongs to an object of values.
 
-    No offset is in two files, so the first one names a file. Where offsets are not known the
-    objects' names say what belongs together.
+    Each offset is in one file only, so the first offset identifies the file. If offsets are
+    unknown, the names of the objects decide.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -182,11 +182,11 @@ class _Beside:
 
     @property
     def left(self) -> list[Entry]:
-        """What was not taken."""
+        """The objects that ``take`` has not returned."""
         return [*self._by_first.values(), *self._by_name]
 
     def take(self, main: Entry) -> Entry | None:
-        """Return what lies beside ``main``; it is not returned again."""
+        """Remove and return the object that belongs to ``main``, or None."""
         first = first_offset(main)
         if first is not None:
             found = self._by_first.pop(first, None)
@@ -202,7 +202,7 @@ class _Beside:
 
 
 def _same_stem(main: Entry, other: Entry) -> bool:
-    """Whether two names differ only in what follows the offset, and in zeros in front of it."""
+    """Return whether two names are equal up to the offset, ignoring its leading zeros."""
     stem = other.key[: other.key.rfind(f".{other.view}")]
     digits = _DIGITS.search(stem)
     if digits is None or not main.key.startswith(stem[: digits.start()]):
@@ -212,12 +212,12 @@ def _same_stem(main: Entry, other: Entry) -> bool:
 
 
 def formats_of(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the formats that values are in, for people: ``segment``, ``json``."""
+    """Return the formats of the values, for display: ``segment``, ``json``."""
     return tuple(sorted({entry.format for entry in entries if entry.own_records}))
 
 
 def entries_by_partition(entries: Iterable[Entry]) -> Mapping[PartitionId, list[Entry]]:
-    """Sort entries of many partitions apart."""
+    """Group entries by partition."""
     found: dict[PartitionId, list[Entry]] = {}
     for entry in entries:
         found.setdefault(entry.partition_id, []).append(entry)
@@ -225,7 +225,7 @@ def entries_by_partition(entries: Iterable[Entry]) -> Mapping[PartitionId, list[
 
 
 MERGED_BYTES = 64 << 20
-"""About how much is merged at a time."""
+"""The approximate size of one merged batch."""
 
 
 @dataclass(slots=True)
@@ -243,7 +243,7 @@ class FileStream:
     _last: int = -1
 
     def advance(self) -> None:
-        """Read the next piece unless one is held; open the file the first time."""
+        """Read the next batch unless one is held. Open the file on the first call."""
         if self._batches is None:
             self._batches = self.open()
         if self._piece is not None:
@@ -259,23 +259,23 @@ class FileStream:
 
     @property
     def lowest(self) -> int | None:
-        """The next offset; None when nothing is left."""
+        """The next offset; None when no record is left."""
         return int(self._offsets[0]) if self._piece is not None else None
 
     @property
     def known_to(self) -> int | None:
-        """Every record up to this offset was read; None when all were."""
+        """The offset up to which every record was read; None when all records were read."""
         return None if self._read >= self.records else self._last
 
     def weigh(self, bound: int) -> int:
-        """Return about how many bytes ``take`` would give."""
+        """Return the approximate size of the batch that ``take`` would return."""
         if self._piece is None:
             return 0
         rows = int(np.searchsorted(self._offsets, bound, side="right"))
         return int(self._piece.nbytes) * rows // int(self._piece.num_rows)
 
     def take(self, bound: int) -> pa.RecordBatch | None:
-        """Remove and return the held records up to ``bound``."""
+        """Remove and return the held records up to offset ``bound`` (inclusive)."""
         if self._piece is None:
             return None
         rows = int(np.searchsorted(self._offsets, bound, side="right"))
@@ -287,15 +287,15 @@ class FileStream:
         return taken if rows else None
 
     def finish(self) -> None:
-        """Read to the end, so that damage there is found."""
+        """Read the file to its end, so that damage there is detected."""
         for _ in self._batches or ():
             raise DamagedError(f"{self.name}: more than {self.records} records")
 
 
 def merge(streams: Sequence[FileStream]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of all streams by offset. A file is opened when its turn comes.
+    """Yield the records of all streams in offset order.
 
-    Holds one piece of each file that is open.
+    A file is opened when its first offset is reached. Memory use is one batch per open file.
     """
     waiting = sorted(streams, key=lambda s: -1 if s.first is None else s.first)
     opened: list[FileStream] = []
@@ -313,7 +313,7 @@ def merge(streams: Sequence[FileStream]) -> Iterator[pa.RecordBatch]:
 
 
 def _open_due(waiting: list[FileStream], opened: list[FileStream]) -> None:
-    """Open what may hold the next record: all with unknown start, else the lowest one."""
+    """Open the files that may hold the next record, and all files with unknown first offset."""
     while waiting:
         first, lowest = waiting[0].first, [s.lowest for s in opened if s.lowest is not None]
         if first is not None and lowest and first > min(lowest):
@@ -327,7 +327,7 @@ def _open_due(waiting: list[FileStream], opened: list[FileStream]) -> None:
 
 
 def _bound(waiting: list[FileStream], opened: list[FileStream]) -> int:
-    """Return the last offset up to which everything was read and fits in ``MERGED_BYTES``."""
+    """Return the last offset up to which all records are read and fit in ``MERGED_BYTES``."""
     limits = [s.known_to for s in opened if s.known_to is not None]
     if waiting and waiting[0].first is not None:
         limits.append(waiting[0].first - 1)

@@ -1,7 +1,8 @@
-"""Rotation: where files end, by the rules of Connect's sink in their order, and why. Pure.
+"""Rotation: decide where files end, and why, by the rules of Connect's S3 sink. Pure.
 
-All open files of a partition are a window and close together. Some rules check a record before it
-is added: it begins the next window. Others check what was added: the record after it does.
+The open files of a partition form a window and close together. Rules apply in the order of
+Connect's sink. Some rules check a record before it is added, and that record begins the next
+window. Other rules check the window after a record is added, and the next record begins a window.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotateRules:
-    """When a window closes; None turns a rule off."""
+    """The limits that close a window. None turns a rule off."""
 
     size: int | None = None
     bytes: int | None = None
     interval_ms: int | None = None
     on_path_change: bool = False
     max_files: int | None = None
-    """With this many directories open, a record for another one closes the window."""
+    """When this many directories are open, a record for another directory closes the window."""
 
 
 @dataclass(slots=True)
 class WindowState:
-    """What the open files of one partition hold so far."""
+    """Counters of the open files of one partition."""
 
     count: int = 0
     bytes: int = 0
     base_time: int | None = None
-    """Time of its first record that has one."""
+    """The timestamp of the first record that has one."""
     path: Any = None
-    """Directory of its last record; None when the next one may have any."""
+    """The directory of the last record. None: the next record may have any directory."""
     open_paths: frozenset[Any] = frozenset()
-    """Directories that have a file; only known where their number is limited."""
+    """The directories with an open file. Only tracked when their number is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,11 @@ def _next_cut(  # noqa: PLR0917
     sizes: Int64s,
     is_open: NDArray[np.bool_],
 ) -> tuple[int, int]:
-    """Add rows from ``begin`` on until the window closes; return where, and by which rule.
+    """Add rows from ``begin`` until a rule closes the window. Return the end row and the rule.
 
-    ``state`` is count, bytes, base time, last code, open files; ``rules`` is size, bytes, interval,
-    by path, the code that closes nothing, most open files. ``is_open`` has one flag for each code.
+    ``state`` holds count, bytes, base time, last code and open files. ``rules`` holds size, bytes,
+    interval, close on path change, the code that closes nothing, and the maximum of open files.
+    ``is_open`` has one flag for each code.
     """
     count, weight, base, last, files = state[0], state[1], state[2], state[3], state[4]
     reason = _NONE
@@ -136,11 +138,11 @@ def find_cut(
     sizes: Int64s,
     aside: int | None = None,
 ) -> Cut | None:
-    """Add rows from ``begin`` on to ``window``; return where it ends, or None when it stays open.
+    """Add rows from ``begin`` to ``window``. Return where it ends, or None when it stays open.
 
-    ``times`` are ms, with ``NO_TIME`` for records without one; older records never close a
-    window. Going to the directory of code ``aside``, and from it, is no change of directory.
-    After a cut the caller begins a new window.
+    ``times`` are in ms, with ``NO_TIME`` for records without a timestamp. A record that is older
+    than the first one never closes a window. Changing to or from the directory with code ``aside``
+    does not count as a change of directory. After a cut the caller begins a new window.
     """
     if times is None:
         times = np.full(len(codes), NO_TIME, dtype=np.int64)

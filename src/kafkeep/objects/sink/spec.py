@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from kafkeep.archive.commit import Intent
-from kafkeep.archive.commit_chain import decode_stored, read_stored_commit
 from kafkeep.archive.document import dump_document
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import decode_stored, read_stored_commit
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import DamagedError, UsageError
 from kafkeep.objects.sink.rotation import Reason

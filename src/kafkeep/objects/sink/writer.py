@@ -20,12 +20,11 @@ from kafkeep.kafka.batch.unpack import AREA_BYTES
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.range_writer import Chunk, SinkTail, Uploads, WriteReport
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter, send_dead_letters
-from kafkeep.objects.sink.naming import NameCheck
+from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, Origin, store_object
 from kafkeep.objects.sink.open_file import FinishedObject, Views
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import Reason, RotateRules
 from kafkeep.objects.sink.spec import SinkIntent
-from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, store_object
 from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, assign_files
 from kafkeep.options.sink.sink import SinkOptions
 
@@ -198,7 +197,7 @@ class SinkWriter:
         errors = self._sink.errors
         if errors.dead_letter_topic and self.dead_letters:
             assert self._wire is not None
-            failpoint("letters.before")
+            failpoint("dead_letters.before")
             send_dead_letters(
                 self._wire,
                 self.dead_letters,
@@ -207,7 +206,7 @@ class SinkWriter:
                 connector=self._connector,
                 with_context=errors.dead_letter_context,
             )
-            failpoint("letters.after")
+            failpoint("dead_letters.after")
 
     def _tail(self) -> SinkTail | None:
         """Return what waits for a rule to close it, if anything."""

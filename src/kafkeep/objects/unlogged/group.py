@@ -16,7 +16,7 @@ from itertools import groupby, pairwise
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.objects.sink.read_windows import LAST, UNKNOWN
-from kafkeep.objects.unlogged.names import UnloggedName
+from kafkeep.objects.unlogged.listing import UnloggedName
 from kafkeep.objects.unlogged.scan import Scanned
 from kafkeep.options.sink.formats import FormatKind
 from kafkeep.options.unlogged import UnloggedOptions

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -44,8 +44,7 @@ from kafkeep.errors import (
 from kafkeep.objects.formats.bytes import BytesFormat
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.sink.read_rows import check_documents
-from kafkeep.objects.unlogged.listing import Listed, Listing, list_unlogged
-from kafkeep.objects.unlogged.names import UnloggedName
+from kafkeep.objects.unlogged.listing import NO_OFFSET, Listed, Listing, UnloggedName, list_unlogged
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
 from kafkeep.options.unlogged import UnloggedOptions
 
@@ -115,6 +114,23 @@ def _read(
             raise DamagedError(f"{spool.tell()} of {size} bytes came")
         spool.seek(0)
         return _count(spool, name, options, checks_rows)
+
+
+def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[Scanned]:
+    """Give objects without an offset one, in the order given; ``after`` is where topics continue.
+
+    An object without records takes offsets, too, so that no two begin at the same one. It takes
+    more than one, or all objects could seem to have one record each.
+    """
+    nexts = dict(after)
+    for one in scanned:
+        topic = one.name.topic
+        if one.name.start != NO_OFFSET:
+            yield one
+            continue
+        start = nexts.get(topic, 0)
+        nexts[topic] = start + (one.records or 2)
+        yield replace(one, name=replace(one.name, start=start))
 
 
 def read_options(name: UnloggedName, options: UnloggedOptions) -> FormatOptions:

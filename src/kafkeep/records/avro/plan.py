@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from kafkeep.errors import RecordError
-from kafkeep.records.avro import names
+from kafkeep.records.avro.schema import is_union
 from kafkeep.records.avro.schema_reader import full_name
 from kafkeep.records.schema import Field, Kind, Schema
 
@@ -142,10 +142,10 @@ class _Planning:
     def _union(self, avro: list[Any], schema: Schema, space: str) -> AvroNode:
         null = avro.index("null") if "null" in avro else -1
         places = [place for place in range(len(avro)) if place != null]
-        if len(places) == 1 and not (names.is_union(schema) and len(schema.fields) == 1):
+        if len(places) == 1 and not (is_union(schema) and len(schema.fields) == 1):
             inner = self.node(avro[places[0]], schema.as_optional(False), space)
             return replace(inner, null_branch=null, value_branch=places[0], schema=schema)
-        if not names.is_union(schema) or len(schema.fields) != len(places):
+        if not is_union(schema) or len(schema.fields) != len(places):
             raise RecordError("an Avro union has other members than its schema")
         children = tuple(
             self.node(avro[place], field.schema.as_optional(False), space)

@@ -1,4 +1,4 @@
-"""Connect's schemas as Avro schemas, and back: the mapping of Confluent's Avro converter.
+"""Connect's schemas as Avro schemas: the mapping of Confluent's Avro converter, and its names.
 
 What Avro has no place for stands in properties (``connect.name``, ``connect.version``, …), so that
 ``from_avro(to_avro(schema, …)) == schema``, except that without ``connect_meta`` they are left out.
@@ -12,14 +12,37 @@ different structs of one name get different Avro names; Confluent's converter fa
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from kafkeep.records.avro import names
-from kafkeep.records.avro.names import default_to_avro
-from kafkeep.records.avro.schema_reader import AvroReading
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema
 
 Avro = dict[str, Any] | list[Any] | str
+
+NAMESPACE = "io.confluent.connect.avro"
+ANYTHING = f"{NAMESPACE}.Anything"
+UNION = f"{NAMESPACE}.Union"
+ENUM = f"{NAMESPACE}.Enum"
+FIXED_SIZE = "connect.fixed.size"
+PRECISION = "connect.decimal.precision"
+DEFAULT_PRECISION = 64
+MAP_ENTRY = "MapEntry"
+STRUCT_NAME = "ConnectDefault"
+
+PRIMITIVES = {
+    Kind.INT8: "int",
+    Kind.INT16: "int",
+    Kind.INT32: "int",
+    Kind.INT64: "long",
+    Kind.FLOAT32: "float",
+    Kind.FLOAT64: "double",
+    Kind.BOOLEAN: "boolean",
+    Kind.STRING: "string",
+    Kind.BYTES: "bytes",
+}
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FIELD_NAME = "connect.field.name"
 """A property of a field whose name had to be scrubbed: the real one."""
@@ -33,11 +56,11 @@ _LOGICAL = {
 
 def anything() -> dict[str, Any]:
     """Return the Avro schema of values without a schema: one of its members holds the value."""
-    members = [names.PRIMITIVES[kind] for kind in (Kind.BOOLEAN, Kind.BYTES, Kind.FLOAT64)]
+    members = [PRIMITIVES[kind] for kind in (Kind.BOOLEAN, Kind.BYTES, Kind.FLOAT64)]
     members += ["float", "int", "long", "string"]
     entry = {
         "type": "record",
-        "name": names.MAP_ENTRY,
+        "name": MAP_ENTRY,
         "fields": [{"name": "key", "type": "Anything"}, {"name": "value", "type": "Anything"}],
     }
     fields: list[tuple[str, Any]] = [(name, name) for name in members]
@@ -46,7 +69,7 @@ def anything() -> dict[str, Any]:
     return {
         "type": "record",
         "name": "Anything",
-        "namespace": names.NAMESPACE,
+        "namespace": NAMESPACE,
         "fields": [
             {"name": name, "type": ["null", avro], "default": None} for name, avro in fields
         ],
@@ -70,15 +93,6 @@ def to_avro(
     return _Writing(enhanced, connect_meta, allow_optional_map_keys).convert(schema, "")
 
 
-def from_avro(avro: Avro, *, enhanced: bool = True, connect_meta: bool = True) -> Schema | None:
-    """Return the Connect schema of an Avro schema; None for ``anything``.
-
-    ``enhanced`` takes full names of records and keeps the symbols of enums. RecordError for what
-    Connect cannot express: a null type on its own, and types that contain themselves.
-    """
-    return AvroReading(enhanced, connect_meta).convert(avro)
-
-
 def dump_avro(avro: Avro) -> str:
     """Return the text of an Avro schema, as it stands in files."""
     return json.dumps(avro, separators=(",", ":"), ensure_ascii=False)
@@ -96,7 +110,7 @@ class _Writing:
 
     def convert(self, schema: Schema, space: str) -> Avro:
         """Return the Avro type inside of namespace ``space``."""
-        if names.is_union(schema):
+        if is_union(schema):
             members = [self.convert(f.schema.as_optional(False), space) for f in schema.fields]
             return ["null", *members] if schema.optional else members
         avro = self._base(schema, space)
@@ -105,9 +119,9 @@ class _Writing:
         return ["null", avro] if schema.default is None else [avro, "null"]
 
     def _base(self, schema: Schema, space: str) -> Avro:
-        if self.enhanced and names.is_enum(schema):
+        if self.enhanced and is_enum(schema):
             return self._enum(schema, space)
-        if names.is_fixed(schema):
+        if is_fixed(schema):
             return self._fixed(schema, space)
         match schema.kind:
             case Kind.STRUCT:
@@ -124,13 +138,13 @@ class _Writing:
         return avro if len(avro) > 1 else str(avro["type"])
 
     def _primitive(self, schema: Schema) -> dict[str, Any]:
-        avro: dict[str, Any] = {"type": names.PRIMITIVES[schema.kind]}
+        avro: dict[str, Any] = {"type": PRIMITIVES[schema.kind]}
         if self.connect_meta and schema.kind in (Kind.INT8, Kind.INT16):
             avro["connect.type"] = str(schema.kind)
         if schema.kind is Kind.BYTES and schema.name == DECIMAL:
             avro["scale"] = int(schema.parameter("scale") or 0)
-            precision = schema.parameter(names.PRECISION)
-            avro["precision"] = int(precision or names.DEFAULT_PRECISION)
+            precision = schema.parameter(PRECISION)
+            avro["precision"] = int(precision or DEFAULT_PRECISION)
         return avro
 
     def _logical_type(self, schema: Schema) -> dict[str, str]:
@@ -153,9 +167,9 @@ class _Writing:
 
     def _map(self, schema: Schema, space: str) -> dict[str, Any]:
         assert schema.keys is not None and schema.items is not None
-        if names.has_text_keys(schema, self.optional_keys):
+        if has_text_keys(schema, self.optional_keys):
             return {"type": "map", "values": self.convert(schema.items, space)}
-        wanted = schema.name or f"{names.NAMESPACE}.{names.MAP_ENTRY}"
+        wanted = schema.name or f"{NAMESPACE}.{MAP_ENTRY}"
         alike = Schema(kind=Kind.MAP, name=schema.name, keys=schema.keys, items=schema.items)
         inner, entry = self._define(wanted, alike, space)
         if "fields" in entry:
@@ -163,8 +177,8 @@ class _Writing:
                 {"name": "key"} | self._typed(schema.keys, inner),
                 {"name": "value"} | self._typed(schema.items, inner),
             ]
-            if schema.name or entry["name"] != names.MAP_ENTRY:
-                entry["connect.internal.type"] = names.MAP_ENTRY
+            if schema.name or entry["name"] != MAP_ENTRY:
+                entry["connect.internal.type"] = MAP_ENTRY
         return {"type": "array", "items": entry if "fields" in entry else entry["type"]}
 
     def _record(self, schema: Schema, space: str) -> Avro:
@@ -172,13 +186,13 @@ class _Writing:
         if not wanted:
             self.anonymous += 1
             number = str(self.anonymous) if self.anonymous > 1 else ""
-            wanted = f"{names.NAMESPACE}.{names.STRUCT_NAME}{number}"
+            wanted = f"{NAMESPACE}.{STRUCT_NAME}{number}"
         inner, record = self._define(wanted, schema.as_optional(False), space)
         if "fields" not in record:
             return str(record["type"])
         taken: set[str] = set()
         for field in schema.fields:
-            name = names.scrub_name(field.name)
+            name = scrub_name(field.name)
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -198,7 +212,7 @@ class _Writing:
 
     def _define(self, wanted: str, schema: Schema, space: str) -> tuple[str, dict[str, Any]]:
         """Return the namespace and the beginning of a record; without fields when it is known."""
-        inner, name = names.split_name(wanted)
+        inner, name = split_name(wanted)
         base, number = name, 1
         full = f"{inner}.{name}".lstrip(".")
         # Inside of a namespace nothing can refer to a type that has none.
@@ -216,16 +230,91 @@ class _Writing:
         return inner, record | {"fields": []}
 
     def _enum(self, schema: Schema, space: str) -> Avro:
-        wanted = schema.parameter(names.ENUM) or names.ENUM
+        wanted = schema.parameter(ENUM) or ENUM
         _, avro = self._define(wanted, schema.as_optional(False), space)
         if avro.pop("fields", None) is None:
             return str(avro["type"])
-        symbols = {"type": "enum", "symbols": list(names.enum_symbols(schema))}
+        symbols = {"type": "enum", "symbols": list(enum_symbols(schema))}
         return avro | symbols | self._properties(schema)
 
     def _fixed(self, schema: Schema, space: str) -> Avro:
         _, avro = self._define(schema.name or "", schema.as_optional(False), space)
         if avro.pop("fields", None) is None:
             return str(avro["type"])
-        size = {"type": "fixed", "size": names.fixed_size(schema)}
+        size = {"type": "fixed", "size": fixed_size(schema)}
         return avro | size | self._properties(schema)
+
+
+def scrub_name(name: str) -> str:
+    """Return a name that Avro allows: other characters as ``_x`` and their UTF-8 bytes in hex.
+
+    Names that are fine already come back as they are.
+    """
+    scrubbed = _NOT_IN_NAMES.sub(lambda m: "".join(f"_x{b:02x}" for b in m[0].encode()), name)
+    return scrubbed if _NAME.fullmatch(scrubbed) else "_" + scrubbed
+
+
+def split_name(full_name: str) -> tuple[str, str]:
+    """Return namespace and name, both allowed in Avro."""
+    *space, name = full_name.split(".")
+    return ".".join(scrub_name(part) for part in space if part), scrub_name(name)
+
+
+def is_union(schema: Schema) -> bool:
+    """Say whether a struct stands for a union: at most one of its members is not null."""
+    return schema.kind is Kind.STRUCT and schema.name == UNION
+
+
+def is_enum(schema: Schema) -> bool:
+    """Say whether a string was an Avro enum."""
+    return schema.kind is Kind.STRING and bool(schema.parameter(ENUM))
+
+
+def is_fixed(schema: Schema) -> bool:
+    """Say whether bytes are an Avro fixed; a Decimal is none."""
+    return fixed_size(schema) is not None and bool(schema.name) and schema.name != DECIMAL
+
+
+def has_text_keys(schema: Schema, optional_keys: bool) -> bool:
+    """Say whether a map is an Avro map; any other is an array of entries."""
+    assert schema.keys is not None
+    plain = schema.keys.kind is Kind.STRING and schema.keys.name is None
+    return plain and (optional_keys or not schema.keys.optional)
+
+
+def enum_symbols(schema: Schema) -> tuple[str, ...]:
+    """Return the symbols of a string that was an Avro enum, in order of their names."""
+    start = ENUM + "."
+    return tuple(name[len(start) :] for name, _ in schema.parameters if name.startswith(start))
+
+
+def fixed_size(schema: Schema) -> int | None:
+    """Return the size of bytes that were an Avro fixed, or None."""
+    size = schema.parameter(FIXED_SIZE)
+    return int(size) if size is not None and schema.kind is Kind.BYTES else None
+
+
+def default_to_avro(schema: Schema, value: Any) -> Any:  # noqa: PLR0911
+    """Return a plain default as Avro's JSON: bytes as text of their code points."""
+    if value is None:
+        return None
+    match schema.kind:
+        case Kind.BYTES:
+            return bytes(value).decode("latin-1")
+        case Kind.ARRAY:
+            assert schema.items is not None
+            return [default_to_avro(schema.items, item) for item in value]
+        case Kind.MAP:
+            assert schema.keys is not None and schema.items is not None
+            pairs = [
+                (default_to_avro(schema.keys, key), default_to_avro(schema.items, item))
+                for key, item in value
+            ]
+            if schema.keys.kind is Kind.STRING and not schema.keys.optional:
+                return dict(pairs)
+            return [{"key": key, "value": item} for key, item in pairs]
+        case Kind.STRUCT:
+            members = zip(schema.fields, value, strict=True)
+            return {field.name: default_to_avro(field.schema, item) for field, item in members}
+        case _:
+            return value

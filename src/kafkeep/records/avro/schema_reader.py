@@ -7,8 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from kafkeep.errors import RecordError
-from kafkeep.records.avro import names
-from kafkeep.records.avro.names import default_from_avro
+from kafkeep.records.avro.schema import (
+    ANYTHING,
+    DEFAULT_PRECISION,
+    ENUM,
+    FIXED_SIZE,
+    MAP_ENTRY,
+    NAMESPACE,
+    PRECISION,
+    STRUCT_NAME,
+    UNION,
+    Avro,
+)
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema
 
 _KINDS = {
@@ -28,7 +38,16 @@ _LOGICAL = {
 }
 
 
-class AvroReading:
+def from_avro(avro: Avro, *, enhanced: bool = True, connect_meta: bool = True) -> Schema | None:
+    """Return the Connect schema of an Avro schema; None for ``anything``.
+
+    ``enhanced`` takes full names of records and keeps the symbols of enums. RecordError for what
+    Connect cannot express: a null type on its own, and types that contain themselves.
+    """
+    return _AvroReading(enhanced, connect_meta).convert(avro)
+
+
+class _AvroReading:
     """One Avro schema on its way to Connect: the named types met so far."""
 
     def __init__(self, enhanced: bool, connect_meta: bool) -> None:
@@ -41,7 +60,7 @@ class AvroReading:
         bare = avro[0] if isinstance(avro, list) and len(avro) == 1 else avro
         if isinstance(bare, list) and len(bare) == 2 and "null" in bare:
             bare = next(branch for branch in bare if branch != "null")
-        if isinstance(bare, dict) and full_name(bare, "") == names.ANYTHING:
+        if isinstance(bare, dict) and full_name(bare, "") == ANYTHING:
             return None
         return self._convert(avro, "")
 
@@ -98,9 +117,9 @@ class AvroReading:
 
     def _decimal(self, avro: Mapping[str, Any]) -> Schema:
         parameters = [("scale", str(avro.get("scale", 0)))]
-        precision = avro.get("precision", names.DEFAULT_PRECISION)
-        if precision != names.DEFAULT_PRECISION:
-            parameters.insert(0, (names.PRECISION, str(precision)))
+        precision = avro.get("precision", DEFAULT_PRECISION)
+        if precision != DEFAULT_PRECISION:
+            parameters.insert(0, (PRECISION, str(precision)))
         return Schema(kind=Kind.BYTES, name=DECIMAL, version=1, parameters=tuple(parameters))
 
     def _array(self, avro: Mapping[str, Any], space: str) -> Schema:
@@ -111,8 +130,8 @@ class AvroReading:
             internal = self.known.get("map entry " + full) is not None
         else:
             internal = isinstance(entry, dict) and (
-                entry.get("connect.internal.type") == names.MAP_ENTRY
-                or full_name(entry, space) == f"{names.NAMESPACE}.{names.MAP_ENTRY}"
+                entry.get("connect.internal.type") == MAP_ENTRY
+                or full_name(entry, space) == f"{NAMESPACE}.{MAP_ENTRY}"
             )
             if internal:
                 self.known["map entry " + full_name(entry, space)] = items
@@ -129,7 +148,7 @@ class AvroReading:
         inner = full.rpartition(".")[0]
         fields = tuple(self._field(field, inner) for field in avro["fields"])
         name: str | None = full if self.enhanced else full.rpartition(".")[2]
-        if full.startswith(f"{names.NAMESPACE}.{names.STRUCT_NAME}"):
+        if full.startswith(f"{NAMESPACE}.{STRUCT_NAME}"):
             name = None
         return Schema(kind=Kind.STRUCT, name=name, fields=fields, doc=avro.get("doc"))
 
@@ -138,21 +157,21 @@ class AvroReading:
         if avro.get("doc") is not None:
             schema = replace(schema, doc=avro["doc"])
         if avro.get("default") is not None:
-            default = default_from_avro(schema, avro["default"])
+            default = _default_from_avro(schema, avro["default"])
             schema = replace(schema, default=default)
         return Field(avro.get("connect.field.name", avro["name"]), schema)
 
     def _enum(self, avro: Mapping[str, Any], space: str) -> Schema:
         if not self.connect_meta:
             return Schema(kind=Kind.STRING)
-        parameters = [(names.ENUM, full_name(avro, space))]
-        parameters += [(f"{names.ENUM}.{symbol}", symbol) for symbol in avro["symbols"]]
+        parameters = [(ENUM, full_name(avro, space))]
+        parameters += [(f"{ENUM}.{symbol}", symbol) for symbol in avro["symbols"]]
         return Schema(kind=Kind.STRING, doc=avro.get("doc"), parameters=tuple(sorted(parameters)))
 
     def _fixed(self, avro: Mapping[str, Any], space: str) -> Schema:
         if avro.get("logicalType") == "decimal":
             return self._decimal(avro)
-        size = ((names.FIXED_SIZE, str(avro["size"])),)
+        size = ((FIXED_SIZE, str(avro["size"])),)
         return Schema(kind=Kind.BYTES, name=full_name(avro, space), parameters=size)
 
     def _union(self, avro: list[Any], space: str) -> Schema:
@@ -165,7 +184,7 @@ class AvroReading:
             Field(self._member_name(branch, space), member.as_optional())
             for branch, member in zip(branches, members, strict=True)
         ]
-        return Schema(kind=Kind.STRUCT, name=names.UNION, fields=tuple(fields), optional=optional)
+        return Schema(kind=Kind.STRUCT, name=UNION, fields=tuple(fields), optional=optional)
 
     def _member_name(self, branch: Any, space: str) -> str:
         kind = branch if isinstance(branch, str) else branch["type"]
@@ -186,7 +205,7 @@ class AvroReading:
             given = {key: str(value) for key, value in avro["connect.parameters"].items()}
             changes["parameters"] = tuple(sorted((dict(schema.parameters) | given).items()))
         if "connect.default" in avro:
-            changes["default"] = default_from_avro(schema, avro["connect.default"])
+            changes["default"] = _default_from_avro(schema, avro["connect.default"])
         return replace(schema, **changes) if changes else schema
 
 
@@ -195,3 +214,35 @@ def full_name(avro: Mapping[str, Any], space: str) -> str:
     name = str(avro.get("name", ""))
     inner = str(avro.get("namespace", space) or "")
     return name if "." in name or not inner else f"{inner}.{name}"
+
+
+def _default_from_avro(schema: Schema, value: Any) -> Any:  # noqa: PLR0911
+    """Return the plain default that ``default_to_avro`` wrote; None when it has another form."""
+    if value is None:
+        return None
+    match schema.kind:
+        case Kind.BYTES:
+            return value.encode("latin-1") if isinstance(value, str) else None
+        case Kind.ARRAY:
+            assert schema.items is not None
+            return tuple(_default_from_avro(schema.items, item) for item in value)
+        case Kind.MAP:
+            assert schema.keys is not None and schema.items is not None
+            pairs = (
+                value.items()
+                if isinstance(value, dict)
+                else [(entry["key"], entry["value"]) for entry in value]
+            )
+            return tuple(
+                (_default_from_avro(schema.keys, key), _default_from_avro(schema.items, item))
+                for key, item in pairs
+            )
+        case Kind.STRUCT:
+            return tuple(
+                _default_from_avro(field.schema, value.get(field.name, field.schema.default))
+                for field in schema.fields
+            )
+        case Kind.FLOAT32 | Kind.FLOAT64:
+            return float(value)
+        case _:
+            return value

@@ -17,7 +17,7 @@ from kafkeep.records.avro import decode as machine
 from kafkeep.records.avro.decode import Program, compile_program
 from kafkeep.records.avro.encode import EncodedRows, check_rows
 from kafkeep.records.avro.plan import AvroNode, WireType, plan
-from kafkeep.records.avro.schema import from_avro
+from kafkeep.records.avro.schema_reader import from_avro
 from kafkeep.records.schema import Column, Kind, Schema, arrow_type
 
 _NONE: Int64s = np.zeros(0, dtype=np.int64)

@@ -19,9 +19,8 @@ from kafkeep.errors import RecordError
 from kafkeep.numba_setup import Int64s
 from kafkeep.options.sink.converter_settings import AvroSettings
 from kafkeep.records.arrow import binary_array, view_data, view_offsets, view_valid
-from kafkeep.records.avro.names import is_union
-from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
-from kafkeep.records.avro.schema_reader import full_name
+from kafkeep.records.avro.schema import dump_avro, is_union, to_avro
+from kafkeep.records.avro.schema_reader import from_avro, full_name
 from kafkeep.records.avro.values import AvroValues
 from kafkeep.records.converters.converter import (
     HEAD_BYTES,

@@ -2,6 +2,9 @@
 
 Keys and values of the same records are converted separately; ``iter_aligned`` puts them side by
 side again. ``TopicSubject`` is the subject under which a registry has the schemas of a topic.
+
+Messages of a registry have a schema id in front: a zero byte, four bytes of id, then the value.
+Neighbours of one id are decoded together. One message that cannot be decoded costs no other.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from kafkeep.errors import RecordError
 from kafkeep.records.arrow import view_data, view_offsets, view_valid
 from kafkeep.records.schema import Column, Schema, arrow_type
 from kafkeep.registry.client import Registry
+
+K = TypeVar("K")
+HEAD_BYTES = 5
+Result = Column | RecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +79,6 @@ class TopicSubject:
         return next(iter(versions.values())) if len(set(versions.values())) == 1 else None
 
 
-Result = Column | RecordError
-
-
 def iter_aligned(
     keys: Sequence[ConvertedRange], values: Sequence[ConvertedRange], rows: int
 ) -> Iterator[tuple[int, int, Result, Result]]:
@@ -95,10 +99,6 @@ def _cut(piece: ConvertedRange, start: int, stop: int) -> Result:
     if isinstance(piece.result, RecordError):
         return piece.result
     return piece.result.slice(start - piece.start, stop - piece.start)
-
-
-K = TypeVar("K")
-HEAD_BYTES = 5
 
 
 class Decoder(Protocol):

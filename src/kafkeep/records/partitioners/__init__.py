@@ -1,1 +1,1 @@
-"""Partitioners of a sink: the directory of each record."""
+"""Partitioners: map each record of a sink to its directory."""

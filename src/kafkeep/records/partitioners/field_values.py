@@ -1,13 +1,11 @@
-"""Fields of keys and values, and headers, as texts: what stands behind ``field=`` in a path.
+"""Read fields and headers of records as texts, and encode the texts as parts of a path; pure.
 
-Values have a schema, or are schemaless JSON documents.
-
-No text changes or leaves the path, and no two texts give the same part. Most texts stand as they
-are, with spaces, ``=`` and any script, as in Confluent's sink. ``/``, ``%`` and what no key may
-have are written as the ``%XX`` of their UTF-8 bytes. A part that would be ``.`` or ``..`` has
-``%2E`` for its dots. ``null`` alone means that there is no value; the text of four letters is
-``%6Eull``. An empty text is ``%empty``. A long text is cut and ends in ``%~`` and a digest of the
-whole.
+The encoding is reversible for short texts, and different texts give different parts. Most texts are
+unchanged, including spaces, ``=`` and non-Latin scripts, as in Confluent's sink. ``/``, ``%`` and
+characters that object keys must not contain become the ``%XX`` of their UTF-8 bytes. The texts
+``.`` and ``..`` become ``%2E`` and ``%2E%2E``. A null value becomes ``null``, and the text "null"
+becomes ``%6Eull``. An empty text becomes ``%empty``. A long text is truncated and ends in ``%~``
+and a digest of the whole text.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind,
 
 NULL = "null"
 MAX_BYTES = 200
-"""A name in a file system has 255 bytes at most, a key of S3 1024."""
+"""A file name has at most 255 bytes, and an S3 key at most 1024."""
 
 _EMPTY = "%empty"
 _CUT = "%~"
@@ -47,7 +45,7 @@ _WHOLE = {"": _EMPTY, NULL: "%6Eull", ".": "%2E", "..": "%2E%2E"}
 
 
 class RowProblem(Exception):
-    """A row of a column cannot be read; whoever knows the rows says which record it is."""
+    """A row of a column cannot be read; the caller adds the topic, partition and offset."""
 
     def __init__(self, row: int, why: str, hint: str | None = None) -> None:
         super().__init__(row, why)
@@ -56,7 +54,7 @@ class RowProblem(Exception):
         self.hint = hint
 
     def to_error(self, rows: Rows) -> RecordError:
-        """Return the error that names the record."""
+        """Return a RecordError that names the record."""
         return RecordError(
             f"{rows.topic}-{rows.partition} offset {rows.offsets[self.row]}:"
             f" error encoding partition: {self.why}",
@@ -66,23 +64,26 @@ class RowProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """A field of some documents: its JSON, and which documents lack it.
+    """The spans of one field in JSON documents, and a flag for each document that lacks it.
 
-    Rows without a document, or whose field lies inside of a null, have the kind NULL.
+    The kind is NULL for a row without a document and for a field inside a null.
     """
 
     spans: FieldSpans
     missing: NDArray[np.bool_]
 
     def contents(self) -> pa.BinaryArray:
-        """Return the JSON of each field, strings without their quotes; null where missing."""
+        """Return the JSON of each field, strings without quotes.
+
+        Null where the field is missing.
+        """
         spans = self.spans
         quote = (spans.kinds == FieldKind.STRING).astype(np.int64)
         return FieldSpans(spans.data, spans.starts + quote, spans.ends - quote, spans.kinds).texts()
 
 
 def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> JsonField:
-    """Find a field, nested or with dots in its own name, in each document."""
+    """Find a field in each document; a dotted name is a nested field or one whose name has dots."""
     spans = find_fields(texts, names)
     missing = spans.kinds == FieldKind.MISSING
     if not missing.any():
@@ -107,7 +108,7 @@ def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> JsonField:
 
 
 def _iter_ways(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the paths a dotted name may stand for, the most nested one first."""
+    """Yield the paths that a dotted name can mean, the most nested one first."""
     if not names:
         yield ()
     for count in range(1, len(names) + 1):
@@ -116,9 +117,9 @@ def _iter_ways(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def read_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> tuple[Int64s, list[str | None]]:
-    """Return codes and texts of a field: numbers as they were written, strings unescaped.
+    """Return codes and texts of a field: numbers as written, strings unescaped.
 
-    RowProblem when a document lacks the field, or when it is an object or a list.
+    Raise RowProblem if a document lacks the field, or if the field is an object or a list.
     """
     found = find_json(texts, names)
     if found.missing.any():
@@ -147,7 +148,7 @@ def _write_json(value: bytes | None) -> str | None:
 
 
 def unescape(string: bytes) -> str:
-    """Return the text of a JSON string with its quotes; ValueError when UTF-8 has no such text."""
+    """Return the text of a quoted JSON string; raise ValueError if it has a lone surrogate."""
     try:
         text: str = orjson.loads(string)
     except orjson.JSONDecodeError:
@@ -167,17 +168,17 @@ _TIME = PathFormat("HH:mm:ss.SSS", Zone("UTC"))
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The text of row ``i`` is ``texts[codes[i]]``; None is null."""
+    """Dictionary-encoded texts: the text of row ``i`` is ``texts[codes[i]]``, and None is null."""
 
     codes: Int64s
     texts: list[str | None]
 
 
 def read_column(column: Column, path: str) -> Texts:
-    """Return the texts of a field, nested with dots; of the whole value when the path is empty.
+    """Return the texts of a field, or of the whole value if the path is empty; dots nest.
 
-    A record that is null has null fields. RowProblem when a record lacks the field, or when it
-    has no text.
+    A null record has null fields. Raise RowProblem if a record lacks the field or if the field has
+    no text form.
     """
     names = tuple(path.split(".")) if path else ()
     if column.schema is None:
@@ -187,7 +188,7 @@ def read_column(column: Column, path: str) -> Texts:
 
 
 def read_typed(column: Column, names: tuple[str, ...]) -> tuple[Schema, pa.Array]:
-    """Return the schema and the array of a field; where the record is null, so is the field."""
+    """Return the schema and the array of a field; the field of a null record is null."""
     assert column.schema is not None
     steps, schema = find_steps(column.schema, names)
     if steps is not None:
@@ -203,9 +204,9 @@ def read_typed(column: Column, names: tuple[str, ...]) -> tuple[Schema, pa.Array
 
 
 def find_steps(schema: Schema, names: tuple[str, ...]) -> tuple[list[int] | None, Schema]:
-    """Return the way to a nested field as positions, and its schema; None when there is none.
+    """Return the positions that lead to a nested field, and its schema; None if it does not exist.
 
-    A field that has dots in its own name, as Flatten makes them, is found too.
+    A field whose own name contains dots, as Flatten creates them, is found too.
     """
     if not names:
         return [], schema
@@ -220,7 +221,7 @@ def find_steps(schema: Schema, names: tuple[str, ...]) -> tuple[list[int] | None
 
 
 def read_header(headers: pa.ListArray, name: str) -> Texts:
-    """Return the last header of that name of each record; null when it has none."""
+    """Return the last header with this name for each record; null if the record has none."""
     lists = np.frombuffer(headers.offsets.buffers()[1], np.int32)
     lists = lists[headers.offsets.offset :][: len(headers) + 1]
     inner = headers.values
@@ -228,7 +229,7 @@ def read_header(headers: pa.ListArray, name: str) -> Texts:
     hits = hits[(hits >= lists[0]) & (hits < lists[-1])]
     rows = np.searchsorted(lists, hits, side="right") - 1
     last = np.full(len(headers), -1, np.int64)
-    # Of several positions for a row, the last one stays.
+    # If a row occurs several times, numpy keeps the last assignment.
     last[rows] = hits
     has = last >= 0
     places = pa.Array.from_buffers(pa.int64(), int(has.sum()), [None, pa.py_buffer(last[has])])
@@ -276,7 +277,7 @@ def _write(schema: Schema, value: Any) -> str:
 
 
 def _write_logical(schema: Schema, value: Any) -> str:
-    """Write dates and times as ISO-8601, decimals with all of their digits."""
+    """Write dates and times in ISO 8601, and decimals with all their digits."""
     if schema.name == DATE:
         return _write_date(value)
     if schema.name == DECIMAL:
@@ -293,8 +294,8 @@ def _write_date(days: int) -> str:
 def encode_part(text: str, *, max_bytes: int = MAX_BYTES) -> str:
     """Return a text as one part of a path; different texts give different parts.
 
-    The result has ``max_bytes`` at most, when that is 64 or more. Texts with lone surrogates
-    have no form: UnicodeEncodeError.
+    The result has at most ``max_bytes`` bytes, if ``max_bytes`` is 64 or more. Raise
+    UnicodeEncodeError for a text with lone surrogates.
     """
     if text in _WHOLE:
         return _WHOLE[text]
@@ -304,21 +305,21 @@ def encode_part(text: str, *, max_bytes: int = MAX_BYTES) -> str:
         return part
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
     room = max(max_bytes, 64) - len(_CUT) - _DIGEST_DIGITS
-    # Neither a character nor an escape is cut in two.
+    # Truncation splits neither a character nor an escape.
     kept = re.sub(r"%[0-9A-F]?\Z", "", whole[:room].decode(errors="ignore"))
     return f"{kept}{_CUT}{digest}"
 
 
 def encode_label(name: str) -> str:
-    """Return the name of a field as it stands in front of ``=``."""
+    """Return the name of a field in the form it takes before ``=``."""
     return _UNSAFE.sub(_escape, name).replace("=", "%3D")
 
 
 def name_part(label: str, text: str | None, *, raw: bool, max_bytes: int = MAX_BYTES) -> str:
-    """Return ``label=value``; None is ``label=null``.
+    """Return ``label=value``, or ``label=null`` for None.
 
-    ``raw`` is Confluent's form: nothing is changed, so a value may make directories of its own,
-    and the text ``null`` is not told from no value.
+    ``raw`` selects Confluent's form, which escapes nothing. A value can then create nested
+    directories, and the text ``null`` looks like a null value.
     """
     if raw:
         return f"{label}={NULL if text is None else text}"

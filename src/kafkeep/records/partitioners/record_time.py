@@ -1,6 +1,6 @@
-"""The time of a record: the clock's, Kafka's, or one of its fields.
+"""Determine the time of a record: the clock reading, the Kafka timestamp or a field; pure.
 
-Times in fields of the value: numbers, Connect's logical types, and texts.
+A field of the value holds a time as a number, as one of Connect's logical types, or as a text.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class FieldTimes:
-    """The times that fields hold, and which records have none, for a reason."""
+    """The times read from a field, and flags for the records without one."""
 
     times: Int64s
     missing: NDArray[np.bool_]
     is_kafka: NDArray[np.bool_]
-    """Whose time is Kafka's instead, for the caller to fill in."""
+    """True for the records that use the Kafka timestamp, which the caller fills in."""
     why: str
 
 
 def read_field_times(value: Column, path: str) -> FieldTimes:
-    """Return the times in a field, nested with dots, of values with or without a schema."""
+    """Return the times in a field of values with or without a schema; dots nest."""
     names = tuple(path.split("."))
     why = f"the field {path!r} does not exist"
     if value.schema is None:
@@ -76,7 +76,7 @@ def _read_leaf(schema: Schema, leaf: pa.Array) -> tuple[Int64s, NDArray[np.bool_
 def _read_json(
     texts: pa.BinaryArray, names: tuple[str, ...]
 ) -> tuple[Int64s, NDArray[np.bool_], bool]:
-    """Return times, which are missing, and whether the first missing has no field at all."""
+    """Return times, missing flags, and whether the first missing row lacks the field itself."""
     found = find_json(texts, names)
     kinds = found.spans.kinds
     contents = found.contents().cast(pa.string())
@@ -105,12 +105,12 @@ def _read_one(kind: int, content: str | None) -> int | None:
 
 
 def _read_number(text: str) -> int | None:
-    """Return a number without its fraction, or None when it is too large to be a time."""
+    """Return a number without its fraction, or None if it is too large to be a time."""
     try:
         number = Decimal(text)
     except ArithmeticError:
         return None
-    # Looked at first: 1e999999999 as a whole number would fill the memory.
+    # This check comes first, because int() of 1e999999999 exhausts the memory.
     if number.adjusted() > 19:
         return None
     return int(number) if _INT64.min <= int(number) <= _INT64.max else None
@@ -126,9 +126,10 @@ def _all_match(texts: pa.StringArray, pattern: str) -> bool:
 
 
 def read_texts(texts: pa.StringArray) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Return the times of texts, and which are none: digits, or ISO-8601.
+    """Return the times of texts (digits or ISO 8601), and flags for the texts that are no times.
 
-    Texts that are all of one usual form are read in bulk, others one by one.
+    If all texts have the same common form, they are read in bulk. Otherwise each distinct text is
+    parsed.
     """
     none = np.zeros(len(texts), np.bool_)
     if _all_match(texts, _DIGITS):
@@ -152,27 +153,27 @@ def _cast_times(texts: pa.StringArray) -> Int64s:
     try:
         return numbers(texts.cast(kind), np.int64)
     except pa.ArrowInvalid:
-        # Arrow refuses to drop digits of a fraction; Joda drops them.
+        # Joda drops extra digits of a fraction. Arrow rejects them.
         cut = pc.replace_substring_regex(texts, r"([.][0-9]{3})[0-9]+", r"\1")
         return numbers(cut.cast(kind), np.int64)
 
 
 MAX_TIME_MS = 8 * 10**18
-"""250 million years; what lies outside has no local time in 64 bits."""
+"""About 250 million years. Beyond this, a local time does not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
     """Reads the time of each record; ``kind`` is Wallclock, Record or RecordField.
 
-    A tombstone has no fields: its time is Kafka's.
+    A tombstone has no fields, so it uses the Kafka timestamp.
     """
 
     kind: str
     field: str
 
     def read(self, rows: Rows, *, at_ms: int) -> Int64s:
-        """Return the times in ms; RecordError when a record has none."""
+        """Return the times in milliseconds; raise RecordError if a record has none."""
         if self.kind == "Wallclock":
             return np.full(len(rows), at_ms, np.int64)
         found = self._read_fields(rows) if self.kind == "RecordField" else None
@@ -186,7 +187,10 @@ class Extractor:
         return times
 
     def read_or_kafka(self, rows: Rows, *, at_ms: int) -> Int64s:
-        """Return the times in ms; Kafka's, which may be -1, for a record that has none."""
+        """Return the times in milliseconds.
+
+        Use the Kafka timestamp, possibly -1, where none exists.
+        """
         if self.kind == "Wallclock":
             return np.full(len(rows), at_ms, np.int64)
         if self.kind == "Record":

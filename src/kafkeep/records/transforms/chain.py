@@ -29,8 +29,6 @@ from kafkeep.records.transforms.fields import (
     SetSchemaMetadata,
     ValueToKey,
 )
-from kafkeep.records.transforms.insert_field import InsertField, parse_insertions
-from kafkeep.records.transforms.mask_field import MaskField
 from kafkeep.records.transforms.metadata import (
     DropHeaders,
     HeaderFrom,
@@ -39,6 +37,7 @@ from kafkeep.records.transforms.metadata import (
     TimestampRouter,
     header_matches,
 )
+from kafkeep.records.transforms.set_fields import InsertField, MaskField, parse_insertions
 from kafkeep.records.transforms.sinetstream import (
     ByteArrayCast,
     MicrosecondTimestampConverter,

@@ -1,16 +1,10 @@
-"""CsvLine: a record as one line of text, as Aiven's sink writes it.
+"""Transforms of the structure of keys and values: which fields there are, where, of what schema.
 
-ExtractField: one field in place of all.
-
-HoistField: the whole key or value as the one field of a new one.
-
-ReplaceField: fields dropped, kept or renamed.
-
-ValueToKey: a key made of fields of the value.
-
-Flatten: fields of nested values become fields of the root, their names joined.
-
-SetSchemaMetadata: name and version of a schema.
+ExtractField: one field in place of all. HoistField: the whole key or value as the one field of a
+new one. ReplaceField: fields dropped, kept or renamed. ValueToKey: a key made of fields of the
+value. Flatten: fields of nested values become fields of the root, their names joined.
+SetSchemaMetadata: name and version of a schema. CsvLine: a record as one line of text, as Aiven's
+sink writes it.
 """
 
 from __future__ import annotations

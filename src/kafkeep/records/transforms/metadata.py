@@ -1,4 +1,8 @@
-"""RegexRouter and TimestampRouter: where records go."""
+"""Transforms of what surrounds keys and values: the topic and the headers.
+
+RegexRouter, TimestampRouter, InsertHeader, DropHeaders, HeaderFrom. Headers are bytes, in order,
+and may repeat.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,10 @@ from kafkeep.records.arrow import (
     view_offsets,
 )
 from kafkeep.records.json.edit import decode_string, find_member, join_object, kind_of
-from kafkeep.records.rows import HEADERS_TYPE, Rows
+from kafkeep.records.rows import HEADERS_TYPE, NO_TIMESTAMP, Rows
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
 from kafkeep.records.transforms.cast import to_text
 from kafkeep.records.transforms.date_format import DateFormat
-from kafkeep.records.transforms.insert_field import NO_TIMESTAMP
 from kafkeep.records.transforms.transform import (
     copy_fields,
     get_column,
@@ -50,12 +53,7 @@ from kafkeep.records.transforms.transform import (
     with_children,
 )
 
-
-def _route(rows: Rows, topic: str) -> Rows:
-    try:
-        return rows if topic == rows.topic else replace(rows, topic=check_topic_name(topic))
-    except ValueError as error:
-        raise RecordError(f"cannot route {rows.topic} to {topic!r}: {error}") from error
+_PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +100,11 @@ class TimestampRouter:
             yield _route(rows.slice(start, stop), topic)
 
 
-_PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
-
-
-def append_header(headers: pa.ListArray, name: str, values: pa.BinaryArray) -> pa.ListArray:
-    """Give each record one more header, after those it has."""
-    count = len(headers)
-    old = view_offsets(headers).astype(np.int64)
-    new = old - old[0] + np.arange(count + 1)
-    added = pa.StructArray.from_arrays(
-        [constant_array(pa.binary(), name.encode(), count), values],
-        fields=list(HEADERS_TYPE.value_type),
-    )
-    is_new = np.zeros(int(new[-1]), dtype=np.bool_)
-    is_new[new[1:] - 1] = True
-    places = np.empty(len(is_new), dtype=np.int64)
-    places[~is_new] = np.arange(old[0], old[-1])
-    places[is_new] = len(headers.values) + np.arange(count)
-    merged = pa.concat_arrays([headers.values, added])
-    return list_array(HEADERS_TYPE, new, merged.take(number_array(pa.int64(), places)))
-
-
-def header_matches(headers: pa.ListArray, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tell for each header in ``headers.values`` whether it has that name."""
-    keys = headers.values.field(0)
-    return bool_flags(pc.equal(keys, pa.scalar(name.encode(), pa.binary())))
+def _route(rows: Rows, topic: str) -> Rows:
+    try:
+        return rows if topic == rows.topic else replace(rows, topic=check_topic_name(topic))
+    except ValueError as error:
+        raise RecordError(f"cannot route {rows.topic} to {topic!r}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +181,30 @@ class HeaderFrom:
         if self.options.operation == "copy":
             return arrays, column
         return arrays, Column(None, pa.array(rest, type=pa.binary()))
+
+
+def append_header(headers: pa.ListArray, name: str, values: pa.BinaryArray) -> pa.ListArray:
+    """Give each record one more header, after those it has."""
+    count = len(headers)
+    old = view_offsets(headers).astype(np.int64)
+    new = old - old[0] + np.arange(count + 1)
+    added = pa.StructArray.from_arrays(
+        [constant_array(pa.binary(), name.encode(), count), values],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    is_new = np.zeros(int(new[-1]), dtype=np.bool_)
+    is_new[new[1:] - 1] = True
+    places = np.empty(len(is_new), dtype=np.int64)
+    places[~is_new] = np.arange(old[0], old[-1])
+    places[is_new] = len(headers.values) + np.arange(count)
+    merged = pa.concat_arrays([headers.values, added])
+    return list_array(HEADERS_TYPE, new, merged.take(number_array(pa.int64(), places)))
+
+
+def header_matches(headers: pa.ListArray, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell for each header in ``headers.values`` whether it has that name."""
+    keys = headers.values.field(0)
+    return bool_flags(pc.equal(keys, pa.scalar(name.encode(), pa.binary())))
 
 
 def _header_of(text: bytes | None) -> bytes | None:

@@ -1,7 +1,7 @@
 """Plan a restore at original offsets, and cut each partition into steps. The plan is pure.
 
-One step writes every offset of the target: filler up to the first record, which is deleted
-afterwards; records in batches without holes; holes. What a step writes, and its sequence, follow
+The steps write every offset of the target: filler up to the first record, deleted afterwards;
+records in batches without holes; holes. What a step writes, and its sequence, follow
 from the archive and the offset alone, so any attempt can continue where the target ends. Holes
 inside of a batch are filled with tombstones under a key of kafkeep's own. Tasks iterate over steps.
 """
@@ -33,25 +33,25 @@ from kafkeep.restore.read import MAX_BATCH_BYTES
 from kafkeep.restore.selection import WindowSlice
 
 HOLE_MS = 7
-"""Duration of one empty transaction; it serves all partitions of a task that wait for one."""
+"""Duration of one empty transaction; it fills one offset of every waiting partition of a task."""
 FILLED_PER_MS = 3000
 LONGEST_FILL_MS = 10 * 60_000
 LANES = 16
-"""Most transactional ids, and so most tasks, of one restore."""
+"""The maximum number of transactional ids, and so of tasks, of one restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Offsets of one partition that no record takes: before its first record, and after it."""
+    """The number of offsets of one partition without a record: before its first one, and after."""
 
     before: int
     holes: int
     perhaps: int = 0
-    """Records whose own time decides whether they are left out, and leave a hole."""
+    """Records that may leave a hole because a selection by time may leave them out."""
 
 
 def filling(partition: PartitionPlan) -> Filling:
-    """Count them by the log; what a selection by time leaves out is known only once it is read."""
+    """Count the holes by the log; a selection by time is known only after reading."""
     slices = partition.all_slices()
     if not slices:
         return Filling(0 if partition.cut else partition.end, 0)
@@ -63,7 +63,7 @@ def filling(partition: PartitionPlan) -> Filling:
 
 
 def needs_transactions(plan: RestorePlan, options: RestoreOptions) -> bool:
-    """Whether a task may have to fill a hole with transactions."""
+    """Return whether a task may have to fill a hole with transactions."""
     if options.fill_holes == "tombstones":
         return False
     return any(
@@ -74,17 +74,17 @@ def needs_transactions(plan: RestorePlan, options: RestoreOptions) -> bool:
 
 
 def transactional_id(restore: str, lane: int) -> str:
-    """Name one of the restore's transactional ids; the same in every attempt."""
+    """Return a transactional id of the restore; the same in every attempt."""
     return f"kafkeep-restore-{restore}-{lane}"
 
 
 def lanes(plan: RestorePlan) -> int:
-    """Return how many transactional ids the restore uses; the same in every attempt."""
+    """Return the number of transactional ids of the restore; the same in every attempt."""
     return min(LANES, sum(len(topic.partitions) for topic in plan.topics))
 
 
 def check_exact(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
-    """Describe what will be filled; fail where offsets are unknown or it would take too long."""
+    """Describe the holes to fill; fail if offsets are unknown or filling would take too long."""
     return [check for topic in plan.topics for check in _check_topic(topic, options)]
 
 
@@ -95,7 +95,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
             yield Check(
                 CheckStatus.FAIL,
                 topic.target,
-                f"{entry.key} does not tell the offsets of its records",
+                f"{entry.key} does not hold the offsets of its records",
                 "Restore it without --exact-offsets.",
             )
             return
@@ -105,10 +105,10 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     perhaps = sum(part.perhaps for part in parts.values())
     if perhaps and most > LONGEST_FILL_MS and options.fill_holes != "tombstones":
         what = (
-            f"exact offsets: {perhaps:,} more may have no record, as the times of records decide: "
-            f"then it takes up to {format_duration(most)}"
+            f"exact offsets: {perhaps:,} more may have no record, depending on record times: "
+            f"filling them takes up to {format_duration(most)}"
         )
-        hint = "Fill them with --fill-holes tombstones, which consumers see."
+        hint = "Use --fill-holes tombstones; consumers see the tombstones."
         yield Check(CheckStatus.WARN, topic.target, what, hint)
 
 
@@ -125,7 +125,7 @@ def _check_filling(
             topic.target,
             f"{holes:,} offsets have no record, {parts[worst].holes:,} of them in partition "
             f"{worst}: filling them with empty transactions takes about {format_duration(longest)}",
-            "Fill them with --fill-holes tombstones, which consumers see, or wait that long with "
+            "Use --fill-holes tombstones, which consumers see, or accept the duration with "
             "--fill-holes transactions.",
         )
     ways = {"tombstones": "tombstones", "auto": "empty transactions"}
@@ -135,16 +135,16 @@ def _check_filling(
         CheckStatus.WARN if time > LONGEST_FILL_MS else CheckStatus.PASS,
         topic.target,
         f"exact offsets: {before:,} before the first records are filled and deleted, {holes:,} "
-        f"without a record are taken by {way}, about {format_duration(time)}",
+        f"without a record are filled by {way}, about {format_duration(time)}",
     )
 
 
 LARGEST_INSIDE = 10_000
-"""A larger hole is left to filler batches."""
+"""Larger holes are filled with filler batches."""
 
 
 def iter_filled(batch: ReadyBatch) -> Iterator[ReadyBatch]:
-    """Yield batches without holes; where two of them are apart, the hole between is large."""
+    """Yield batches without holes; a hole between two batches is large."""
     # Formats take a while to import; segments without holes need none of them.
     from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
 
@@ -215,14 +215,14 @@ class Send(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Offsets without a record, to be taken by control records."""
+    """Offsets without a record, to fill with control records."""
 
     start: int
     end: int
 
 
 class Trim(NamedTuple):
-    """All before ``offset`` is filler: delete it."""
+    """Delete the filler before ``offset``."""
 
     offset: int
 
@@ -239,18 +239,18 @@ class ReadPieces(Protocol):
 
 @dataclass(slots=True)
 class ExactPartition:
-    """What one target partition gets, and where it must end."""
+    """The contents of one target partition, and its end offset."""
 
     slices: tuple[WindowSlice, ...]
     end: int
-    """Filled up to here behind the last record."""
+    """The offset up to which the partition is filled after its last record."""
     tombstones: bool
     read: ReadPieces
     _first: int | None = None
 
     @property
     def first(self) -> int:
-        """The first record's offset, where the log is to begin; ``end`` when there is none."""
+        """The offset of the first record, where the log must start; ``end`` without records."""
         if self._first is None:
             ready = next(self.read(self.slices), None)
             self._first = self.end if ready is None else ready.first_offset
@@ -258,11 +258,11 @@ class ExactPartition:
 
     @property
     def goal(self) -> int:
-        """Nothing is written from here on: a target that ends later is not ours."""
+        """The final end offset: a target that ends later has other records."""
         return max(self.end, *(part.range.end for part in self.slices[-1:]), 0)
 
     def steps(self, start: int) -> Iterator[Step]:
-        """Yield what is to be done for a target that ends at ``start``."""
+        """Yield the steps for a target that ends at ``start``."""
         if start < self.first:
             yield from _fillers(start, self.first)
         if start <= self.first and self.first:
@@ -296,7 +296,7 @@ class ExactPartition:
             yield Hole(start, end)
 
     def _numbered(self, start: int) -> Iterator[tuple[ReadyBatch, int]]:
-        """Yield batches with the number of records before each; earlier objects are not read."""
+        """Yield batches with the number of records before each, without reading earlier objects."""
         before = skipped = 0
         for part in self.slices:
             if part.range.end > start or not part.exact:
@@ -324,7 +324,7 @@ def count_before(batch: ReadyBatch, offset: int) -> int:
 
 
 def split_dense(batch: ReadyBatch) -> Iterator[ReadyBatch]:
-    """Cut a batch where offsets are missing."""
+    """Split a batch where offsets are missing."""
     assert batch.offsets is not None
     offsets = batch.offsets
     edges = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
@@ -351,7 +351,7 @@ def _sends(part: ReadyBatch, skip: int, sequence: int) -> Iterator[Send]:
 
 
 def _fillers(start: int, end: int, *, key: bytes = b"", time: int = NO_TIME) -> Iterator[Send]:
-    """Yield filler; as no control record is before it, offset and sequence are the same."""
+    """Yield filler; no control record precedes it, so offset and sequence are equal."""
     largest = LARGEST_FILLER // 10 if key else LARGEST_FILLER
     while start < end:
         count = min(largest, end - start)

@@ -1,12 +1,11 @@
-"""Keep restoring what an archive gains, cycle by cycle.
+"""Keep restoring new records of an archive, cycle by cycle.
 
-Every cycle is a restore of its own. Its entries are chosen and stored before it begins, and it has
-the document that makes a restore resumable. So an interrupted cycle is finished, a finished one is
-not repeated, and each record is written once. On the driver.
+Every cycle is a separate restore. Its entries are selected and stored before it starts, and its
+document makes it resumable. An interrupted cycle is therefore finished, a finished cycle is not
+repeated, and each record is written once. On the driver.
 
-The state says how far a follower has come. Each revision of it is an object of its own and is
-created once; the newest counts. It says what a cycle restores before anything of that cycle is
-written.
+The state holds the positions of a follower. Each revision is a separate object that is created
+once; the newest is valid. It names what a cycle restores before the cycle writes anything.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionKey(Protocol):
-    """What positions are kept for: a partition, or a partition's objects in one folder."""
+    """The key of a position: a partition, or a partition's objects in one folder."""
 
     @property
     def topic(self) -> str:
@@ -72,23 +71,23 @@ class CycleWork:
     options: RestoreOptions
     entries: EntrySource
     partition_counts: Mapping[str, int]
-    """How many partitions the archived topics have that were restored before."""
+    """The number of partitions of each archived topic that was restored before."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowLag:
-    """How far a follower is behind its source."""
+    """The lag of a follower behind its source."""
 
     positions: Mapping[tuple[str, int], int]
     """The offset up to which each partition is restored."""
     records: Mapping[tuple[str, int], int] | None
-    """Offsets that wait, by partition; None before the source was read."""
+    """Offsets not yet restored, by partition; None before the source was read."""
     gap_count: int = 0
-    """How many gaps the source has; a change means that ``gaps`` are to be read again."""
+    """The number of gaps of the source; when it changes, read ``gaps`` again."""
 
 
 class FollowSource(Protocol[K, P]):
-    """What a follower restores from: a log that grows, or a bucket in which objects appear."""
+    """The source of a follower: a commit log, or a bucket without a log."""
 
     options: RestoreOptions
 
@@ -98,7 +97,7 @@ class FollowSource(Protocol[K, P]):
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether the options select what is restored once and for all."""
+        """True if the options select a fixed set of records."""
 
     def begin(self, state: FollowState[K, P] | None) -> FollowState[K, P]:
         """Return the state to continue from; ``state`` is the stored one, if there is one."""
@@ -110,14 +109,14 @@ class FollowSource(Protocol[K, P]):
         *,
         max_bytes: int,
     ) -> FollowState[K, P] | None:
-        """Choose what the next cycle restores; None when there is nothing new.
+        """Select what the next cycle restores; None if there is nothing new.
 
-        Topics that were restored before come first, new topics have a cycle of their own.
+        Topics that were restored before come first; new topics get a separate cycle.
         ``open_documents`` opens the place for the documents of a cycle.
         """
 
     def work_of(self, state: FollowState[K, P], documents: ObjectStore, admin: Admin) -> CycleWork:
-        """Return what the open cycle restores: the same each time."""
+        """Return what the open cycle restores; deterministic."""
 
     def finish(self, state: FollowState[K, P]) -> FollowState[K, P]:
         """Return the state after the open cycle."""
@@ -126,7 +125,7 @@ class FollowSource(Protocol[K, P]):
         """Return the state in which topics are restored from their beginning."""
 
     def lag(self, state: FollowState[K, P]) -> FollowLag:
-        """Return how far the state is behind the source, as it was last read."""
+        """Return the lag of the state behind the source, as last read."""
 
     def gaps(self) -> Iterable[Gap]:
         """Return the offsets of the followed topics that were never archived."""
@@ -134,7 +133,7 @@ class FollowSource(Protocol[K, P]):
 
 @dataclass(kw_only=True)
 class Follower(Generic[K, P]):
-    """One restore that follows a source. Everything that does I/O is given to it."""
+    """One restore that follows a source. All clients are passed in."""
 
     source: FollowSource[K, P]
     locations: Locations
@@ -153,12 +152,12 @@ class Follower(Generic[K, P]):
     state: FollowState[K, P] = field(init=False)
 
     def begin(self) -> None:
-        """Load the state; NoSuchArchiveError where there is nothing to follow."""
+        """Load the state; NoSuchArchiveError if there is nothing to follow."""
         self.state = self.source.begin(self.source.format.load(self.state_store))
         self.sweep()
 
     def step(self) -> RestoreSummary | None:
-        """Restore one cycle and store that; None when there was nothing new."""
+        """Restore one cycle and store the new state; None if there was nothing new."""
         if not self._is_begun():
             self._apply_new_names()
         if self.state.cycle is None and not self._open_cycle():
@@ -187,9 +186,9 @@ class Follower(Generic[K, P]):
                 documents.delete(info.key)
 
     def cycle_id(self, number: int) -> str:
-        """Return the id of a cycle's restore: the same whatever the options become.
+        """Return the id of a cycle's restore; it does not depend on the options.
 
-        So a cycle continues under other options only if they fit what is already written.
+        A cycle therefore continues with other options only if they match what is already written.
         """
         text = f"{self.state_store.describe()}\n{number}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -202,7 +201,7 @@ class Follower(Generic[K, P]):
         self.state = state
 
     def _is_begun(self) -> bool:
-        """Tell whether records of the open cycle may have been written already."""
+        """Return whether the open cycle may have written records already."""
         if self.state.cycle is None:
             return False
         number = self.state.cycle.number
@@ -211,8 +210,8 @@ class Follower(Generic[K, P]):
     def _apply_new_names(self) -> None:
         """Restore a topic that has a new target name from its beginning, under that name.
 
-        A cycle that has begun is finished under the names it began with; one that has not, perhaps
-        because its target was refused, is given up.
+        A cycle that has started is finished under its names. A cycle that has not started, for
+        example because its target was refused, is abandoned.
         """
         options = self.source.options
         names = dict(options.topics)
@@ -261,7 +260,7 @@ class Follower(Generic[K, P]):
         )
 
     def _grow_targets(self, counts: Mapping[str, int]) -> None:
-        """Give a target the partitions that its topic has gained since it was first restored."""
+        """Add the partitions that a topic has gained since its first restore to its target."""
         options = self.source.options
         if options.partition_count is not None or options.partition_map:
             return  # the options set the number of partitions
@@ -293,7 +292,7 @@ class OpenCycle(Generic[K, P]):
     reference: int
     """The commit of the log, or the number of the stored list of objects."""
     ends: Mapping[K, P] = field(default_factory=dict)
-    """The positions after the cycle, if they are known before."""
+    """The positions after the cycle, if they are known in advance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +303,7 @@ class FollowState(Generic[K, P]):
     """The log that is followed; empty without one."""
     revision: int = -1
     cycles: int = 0
-    """Cycles that are finished or were given up."""
+    """The number of cycles that were finished or abandoned."""
     positions: Mapping[K, P] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     """The names that topics are restored under."""
@@ -312,7 +311,7 @@ class FollowState(Generic[K, P]):
 
     @property
     def restored_topics(self) -> set[str]:
-        """Archived topics of which something is restored."""
+        """The archived topics that are restored, at least in part."""
         return {key.topic for key in self.positions}
 
     def begin(
@@ -328,7 +327,7 @@ class FollowState(Generic[K, P]):
         )
 
     def finish(self, ends: Mapping[K, P]) -> FollowState[K, P]:
-        """Return the revision after the open cycle, which came to ``ends``."""
+        """Return the revision after the open cycle, which ended at ``ends``."""
         assert self.cycle is not None
         return replace(
             self,
@@ -345,7 +344,7 @@ class FollowState(Generic[K, P]):
         return replace(self.move(kept), targets=named)
 
     def move(self, positions: Mapping[K, P]) -> FollowState[K, P]:
-        """Return the revision that continues from other positions; an open cycle is given up."""
+        """Return the revision that continues from other positions; an open cycle is abandoned."""
         cycles = self.cycle.number if self.cycle else self.cycles
         return replace(
             self, revision=self.revision + 1, cycles=cycles, positions=positions, cycle=None
@@ -368,7 +367,7 @@ class StateFormat(Generic[K, P]):
         return None if newest is None else self._parse(*newest)
 
     def save(self, store: ObjectStore, state: FollowState[K, P]) -> None:
-        """Create a revision. FencedError when another worker was faster."""
+        """Create a revision; FencedError if another worker created it first."""
         document = {"version": VERSION, **self.to_json(state)}
         revisions = revisions_in(store, self.folder)
         save_revision(revisions, state.revision, dump_with_checksum(document))
@@ -386,4 +385,4 @@ class StateFormat(Generic[K, P]):
             require_checksum(body, document, key, self.older_fields)
             return self.from_json(document)
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedError(f"{key} does not say how far a restore has come: {error}") from error
+            raise DamagedError(f"{key} is not the state of a restore: {error}") from error

@@ -1,8 +1,8 @@
-"""Follow a bucket that has no log: a cycle restores the objects that appeared. On the driver.
+"""Follow a bucket that has no log: a cycle restores new objects. On the driver.
 
-The state names, for each folder and partition, the last object that was restored. Inside of one
-folder the objects of a partition are written in the order of their offsets, so all that begin
-later are new.
+The state names, for each folder and partition, the last object that was restored. Within
+one folder, the objects of a partition are written in the order of their offsets. All objects that
+start later are therefore new.
 """
 
 from __future__ import annotations
@@ -15,9 +15,21 @@ from kafkeep.archive.commit import Gap
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.objects.unlogged.group import expects
-from kafkeep.objects.unlogged.listing import Listed, list_unlogged, numbered
-from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
-from kafkeep.objects.unlogged.scan import Index, Scanned, load_index, next_number, save_index, scan
+from kafkeep.objects.unlogged.listing import (
+    NO_OFFSET,
+    Listed,
+    UnloggedName,
+    list_unlogged,
+)
+from kafkeep.objects.unlogged.scan import (
+    Index,
+    Scanned,
+    load_index,
+    next_number,
+    numbered,
+    save_index,
+    scan,
+)
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.follow.follower import (
@@ -31,7 +43,7 @@ from kafkeep.restore.follow.follower import (
 from kafkeep.restore.listing_source import ListingSource, options_for_listing
 
 INDEX = "round"
-"""The name of a cycle's list of objects, in the place for the cycle's documents."""
+"""The name of the object list of a cycle, in the store of its documents."""
 
 
 class FolderPartition(NamedTuple):
@@ -43,7 +55,7 @@ class FolderPartition(NamedTuple):
 
     @classmethod
     def of(cls, name: UnloggedName) -> FolderPartition:
-        """Return where an object lies."""
+        """Return the folder and partition of an object."""
         return cls(name.folder, name.topic, name.partition)
 
 
@@ -61,7 +73,7 @@ ListingFollowState = FollowState[FolderPartition, LastObject]
 
 @dataclass(kw_only=True)
 class ListingFollowSource:
-    """A bucket in which objects appear; see ``FollowSource``."""
+    """A bucket without a log; see ``FollowSource``."""
 
     store: ObjectStore
     options: RestoreOptions
@@ -73,16 +85,15 @@ class ListingFollowSource:
 
     @property
     def format(self) -> StateFormat[FolderPartition, LastObject]:
-        """How the states are stored."""
         return LISTING_STATES
 
     @property
     def is_one_shot(self) -> bool:
-        """Never: objects can be selected by their topics alone."""
+        """False: objects can be selected by topic only."""
         return False
 
     def begin(self, state: ListingFollowState | None) -> ListingFollowState:
-        """Continue, or begin with nothing restored."""
+        """Continue, or start with nothing restored."""
         return state or FollowState()
 
     def open_cycle(
@@ -127,16 +138,14 @@ class ListingFollowSource:
         return CycleWork(options, entries, counts)
 
     def finish(self, state: ListingFollowState) -> ListingFollowState:
-        """Return the state after the open cycle."""
         self.waiting = max(0, self.waiting - len(self._cycle))
         return state.finish(last_objects(self._cycle, state.positions))
 
     def forget(self, state: ListingFollowState, topics: set[str]) -> ListingFollowState:
-        """Forget these topics."""
         return state.forget(topics)
 
     def lag(self, state: ListingFollowState) -> FollowLag:
-        """Tell whether objects wait: how many records they hold is not known."""
+        """Report whether objects wait; their number of records is unknown."""
         positions: dict[tuple[str, int], int] = {}
         for place, last in state.positions.items():
             key = place.topic, place.partition
@@ -145,11 +154,11 @@ class ListingFollowSource:
         return FollowLag(positions, dict.fromkeys(positions, int(self.waiting > 0)))
 
     def gaps(self) -> Iterable[Gap]:
-        """Return nothing: only a log knows gaps."""
+        """Return nothing: only a log records gaps."""
         return ()
 
     def _next_objects(self, state: ListingFollowState, max_bytes: int) -> list[Listed]:
-        """Return the next new objects, whole files of them, oldest offsets first."""
+        """Return the next new objects, only of complete files, lowest offsets first."""
         listing = list_unlogged(self.store, self.unlogged, self.options.wants)
         new = [one for one in listing.objects if is_new(one.name, state.positions)]
         self.waiting = len(new)
@@ -166,7 +175,7 @@ class ListingFollowSource:
 
 
 def is_new(name: UnloggedName, positions: Positions) -> bool:
-    """Tell whether an object is not restored yet. Pure."""
+    """Return whether an object is not restored yet. Pure."""
     last = positions.get(FolderPartition.of(name))
     if last is None:
         return True
@@ -174,7 +183,7 @@ def is_new(name: UnloggedName, positions: Positions) -> bool:
 
 
 def next_offsets(positions: Positions) -> dict[str, int]:
-    """Return where objects without an offset continue, by topic. Pure."""
+    """Return the next offset of objects without an offset, by topic. Pure."""
     found: dict[str, int] = {}
     for place, last in positions.items():
         found[place.topic] = max(found.get(place.topic, 0), last.start + last.records)
@@ -182,7 +191,7 @@ def next_offsets(positions: Positions) -> dict[str, int]:
 
 
 def last_objects(objects: Iterable[Scanned], positions: Positions) -> Positions:
-    """Return the positions after these objects are restored, too. Pure."""
+    """Return the positions after these objects are restored. Pure."""
     found = dict(positions)
     for one in sorted(objects, key=lambda o: (o.name.start, o.name.view != "value")):
         if one.name.view == "value" or one.name.tombstones:
@@ -198,7 +207,7 @@ def whole_files(
 ) -> list[Listed]:
     """Return the objects of files that are complete, about ``max_bytes`` of them. Pure.
 
-    ``wanted`` says by topic which objects (keys, headers) lie beside values.
+    ``wanted`` names the objects (keys, headers) that accompany values, by topic.
     """
     files: dict[tuple[str, str, int, int], list[Listed]] = {}
     for one in objects:

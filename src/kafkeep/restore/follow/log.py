@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class LogFollowSource:
     """A log that grows; see ``FollowSource``.
 
-    If the options name a commit, a time or a selection of records there is one cycle.
+    If the options name a commit, a time or a selection of records, there is only one cycle.
     """
 
     store: ObjectStore
@@ -45,17 +45,16 @@ class LogFollowSource:
     view: ArchiveView | None = field(init=False, default=None)
     """The log as it was last read."""
     exhausted_commit: int = field(init=False, default=-1)
-    """The last commit of which everything is restored; -1 when that is unknown."""
+    """The last commit that is completely restored; -1 if unknown."""
     _warned: frozenset[str] = field(init=False, default=frozenset())
 
     @property
     def format(self) -> StateFormat[PartitionId, int]:
-        """How the states are stored."""
         return LOG_STATES
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether the options select what is restored once and for all."""
+        """True if the options select a fixed set of records."""
         options = self.options
         fixed = options.commit is not None or options.at_ms is not None or options.groups
         return bool(fixed or options.partitions or options.offsets or self._selects_records())
@@ -65,13 +64,13 @@ class LogFollowSource:
         return options.cuts_times or options.exact_offsets or bool(options.incarnations)
 
     def begin(self, state: LogFollowState | None) -> LogFollowState:
-        """Continue, or begin with the log that the options choose."""
+        """Continue, or start with the log that the options choose."""
         if state is None:
             return FollowState(log=choose_log(self.store, self.options))
         return self._change_log(state)
 
     def _change_log(self, state: LogFollowState) -> LogFollowState:
-        """Turn to the log that has the selected topics, if nothing of them was restored yet."""
+        """Switch to the log that has the selected topics, if none of them was restored yet."""
         selected = {source for source, _ in self.options.topics}
         if not selected or state.cycle is not None or selected & state.restored_topics:
             return state
@@ -130,12 +129,11 @@ class LogFollowSource:
         return CycleWork(options, entries, counts)
 
     def finish(self, state: LogFollowState) -> LogFollowState:
-        """Return the state after the open cycle."""
         assert state.cycle is not None
         return state.finish(state.cycle.ends)
 
     def forget(self, state: LogFollowState, topics: set[str]) -> LogFollowState:
-        """Forget these topics; all of them where there is one cycle."""
+        """Forget these topics; all topics if there is only one cycle."""
         self.exhausted_commit = -1
         return state.forget(state.targets if self.is_one_shot else topics)
 
@@ -154,7 +152,6 @@ class LogFollowSource:
         return FollowLag(positions, waiting or dict.fromkeys(positions, 0), view.gap_count)
 
     def gaps(self) -> Iterable[Gap]:
-        """Return the gaps of the followed topics."""
         if self.view is None:
             return ()
         targets = self.targets()
@@ -167,9 +164,9 @@ class LogFollowSource:
         return {name: names.get(name, name) for name in known if self.options.wants(name)}
 
     def _has_new_commit(self, log: str) -> bool:
-        """Look for the commit after the last: two requests when there is none.
+        """Return whether a commit follows the last one; costs two requests if there is none.
 
-        DamagedError when the last one was removed meanwhile: waiting for more would hide that.
+        DamagedError if the last commit was removed meanwhile: waiting would hide the loss.
         """
         last = self.exhausted_commit
         if last < 0:
@@ -187,11 +184,13 @@ class LogFollowSource:
         try:
             self.store.head(log_key(log, last))
         except KeyMissingError as error:
-            load_view(self.store, log)  # says more where a checkpoint proves the loss
+            load_view(
+                self.store, log
+            )  # raises a more precise error if a checkpoint proves the loss
             raise DamagedError(
                 f"{log}: commit {last} was removed from the log after it was restored",
-                hint="Bring it back from older versions of the objects in the bucket, or from a "
-                "copy of it; kafkeep verify lists what is missing.",
+                hint="Recover it from object versions in the bucket or from a copy; "
+                "kafkeep verify lists what is missing.",
             ) from error
 
     def _warn_missing(self, targets: Mapping[str, str]) -> None:
@@ -216,10 +215,10 @@ def plan_cycle(
     *,
     max_bytes: int,
 ) -> dict[PartitionId, int]:
-    """Return up to which offset each partition is restored next; nothing when all is there. Pure.
+    """Return the end offset of the next cycle per partition; empty if nothing is new. Pure.
 
-    Topics that were restored before come first, new ones have a cycle of their own. A cycle is of
-    whole objects, about ``max_bytes`` of record batches in all, at least one of each partition.
+    Topics that were restored before come first; new topics get a separate cycle. A cycle consists
+    of whole objects, about ``max_bytes`` of record batches, at least one per partition.
     """
     waiting = {
         pid: left

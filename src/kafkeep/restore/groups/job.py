@@ -1,8 +1,8 @@
 """Move consumer groups to their archived positions: plan, apply, roll back. On the driver.
 
-What groups had committed before is stored, so that a move can be rolled back. Each change is an
-object of its own beside the restore's document. It is created before the first offset is committed;
-the next one says that all of them are.
+The previous offsets of groups are stored, so that a move can be rolled back. Each change is a
+separate object beside the restore's document. It is created before the first offset is committed;
+the next change records that all offsets are committed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Offsets = Mapping[tuple[str, int], int | None]
 
 @dataclass(kw_only=True)
 class GroupJob:
-    """The groups of one restore. Everything that does I/O is given to it."""
+    """The groups of one restore. All clients are passed in."""
 
     plan: RestorePlan
     chosen: Archived
@@ -66,7 +66,7 @@ class GroupJob:
     now_ms: Callable[[], int]
 
     def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
-        """Plan where each group goes; before the targets exist, as far as it is known."""
+        """Plan the offset of each group; incomplete before the targets exist."""
         if self.plan.routing.routed:
             return self._plan_routed(document)
         names = [topic.target for topic in self.plan.topics]
@@ -125,7 +125,7 @@ class GroupJob:
     def _bases(
         self, topic: TopicPlan, there: TopicDescription | None, document: RestoreDocument | None
     ) -> Mapping[int, int]:
-        """Return the offset that the first restored record of each target partition has or gets.
+        """Return the offset of the first restored record of each target partition.
 
         The preflight refuses a topic that has too few partitions.
         """
@@ -158,12 +158,12 @@ class GroupJob:
         return GroupPosition(0, 0, base, counted)
 
     def checks(self, moves: GroupPlan) -> list[Check]:
-        """Report the groups that cannot be moved, and what is left out."""
+        """Report groups that cannot be moved, and offsets that are left out."""
         found = [
             Check(
                 CheckStatus.FAIL,
                 f"group {group}",
-                "it has active members, so that Kafka takes no offsets for it",
+                "it has active members, so Kafka rejects offset commits for it",
                 "Stop the consumers of the group, then run the same command again.",
             )
             for group in active_groups(self.admin, moves.groups)
@@ -173,17 +173,17 @@ class GroupJob:
                 CheckStatus.FAIL,
                 "groups",
                 sentence,
-                "Name others with --groups, or restore into the partitions that were archived.",
+                "Select other groups with --groups, or keep the archived partitions.",
             )
             for sentence in moves.refused
         ]
         notes = list(moves.left_out)
         if moves == GroupPlan():
-            notes = ["no group had an offset on these topics at that commit: none is moved"]
+            notes = ["no group has an offset on these topics at that commit: none is moved"]
         return found + [Check(CheckStatus.WARN, "groups", sentence) for sentence in notes]
 
     def apply(self, moves: GroupPlan) -> None:
-        """Store the present offsets, then commit the new ones; safe to repeat after a crash."""
+        """Store the current offsets, then commit the new ones; safe to repeat after a crash."""
         if not moves.moves:
             return
         self._require_idle(moves.groups)
@@ -196,7 +196,7 @@ class GroupJob:
         history = load_history(self.documents, self.plan.id)
         noted = GroupChange(history.next_revision, self.now_ms(), before, pending=True)
         save_change(self.documents, self.plan.id, noted)
-        failpoint("groups.noted")
+        failpoint("groups.recorded")
         for group in moves.groups:
             commit_offsets(self.admin, group, moves.of(group))
             failpoint("groups.committed")
@@ -204,14 +204,16 @@ class GroupJob:
         save_change(self.documents, self.plan.id, done)
 
     def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
-        """Commit the offsets again that groups had before this restore, and return them.
+        """Commit the offsets that groups had before this restore, and return them.
 
         A dry run only returns them.
         """
         history = load_history(self.documents, self.plan.id)
         before = history.before()
         if not before:
-            raise PreflightError("this restore has moved no groups, or they were put back already")
+            raise PreflightError(
+                "this restore has not moved any group, or the move is already rolled back"
+            )
         if self.options.dry_run:
             return before
         self._require_idle(sorted(before))
@@ -224,14 +226,14 @@ class GroupJob:
         return before
 
     def has_moved(self) -> bool:
-        """Whether groups of this restore were moved, all of them, and not put back."""
+        """Return whether all groups of this restore were moved and not rolled back."""
         return load_history(self.documents, self.plan.id).moved
 
     def _require_idle(self, groups: list[str]) -> None:
         active = active_groups(self.admin, groups)
         if active:
             raise PreflightError(
-                f"group {active[0]} is active: Kafka takes no offsets for it (code 25)"
+                f"group {active[0]} is active: Kafka rejects offset commits for it (code 25)"
                 + (f" (and {len(active) - 1} more)" if len(active) > 1 else ""),
                 hint="Stop the consumers of the group, then run the same command again.",
             )
@@ -239,15 +241,15 @@ class GroupJob:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """One change: what each group had committed before it; None for nothing."""
+    """One change: the previous offsets of each group; None if it had none."""
 
     revision: int
     at_ms: int
     before: Mapping[str, Offsets]
     rolled_back: bool = False
-    """Whether this change rolls the earlier ones back."""
+    """True if this change rolls back the earlier ones."""
     pending: bool = False
-    """Whether its offsets may not be committed yet; the next change says that they are."""
+    """True if its offsets may not be committed yet; the next change confirms them."""
 
 
 @dataclass(slots=True)
@@ -263,7 +265,7 @@ class GroupHistory:
 
     @property
     def moved(self) -> bool:
-        """Whether all groups were moved, and not rolled back."""
+        """True if all groups were moved and not rolled back."""
         last = self.changes[-1] if self.changes else None
         return last is not None and not last.rolled_back and not last.pending
 
@@ -288,7 +290,7 @@ def group_changes(store: ObjectStore, id: str) -> DocumentSequence:
 
 
 def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
-    """Create a change. PreflightError when another run was faster."""
+    """Create a change; PreflightError if another run created it first."""
     document = {
         "version": VERSION,
         "at_ms": change.at_ms,
@@ -301,7 +303,7 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
     }
     if not group_changes(store, id).try_create(change.revision, dump_with_checksum(document)):
         raise PreflightError(
-            "another run moves the groups of this restore",
+            "another run is moving the groups of this restore",
             hint="Wait for it to end, then run the same command again.",
         )
 
@@ -326,4 +328,4 @@ def _parse(revision: int, key: str, body: bytes) -> GroupChange:
         pending = document.get("pending", False)
         return GroupChange(revision, document["at_ms"], before, document["rolled_back"], pending)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DamagedError(f"{key} is not a change of groups: {error}") from error
+        raise DamagedError(f"{key} is not a group change document: {error}") from error

@@ -1,8 +1,8 @@
 """Plan where consumer groups continue in the target.
 
-Where partitions are kept, an archived offset is translated. Where records are distributed anew, a
-group's position in a target partition is before the first record that it had not read. That has
-a meaning only if everything behind it is unread, too. Records are counted exactly. On the driver.
+If partitions are kept, an archived offset is translated. If records are repartitioned, a group's
+position in a target partition is its first unread record. This position is valid only if all later
+records are unread, too. Records are counted exactly. On the driver.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GroupMove:
     topic: str
     partition: int
     archived: int | None
-    """Its archived offset; None where the target gets records of several partitions."""
+    """Its archived offset; None if the target gets records of several partitions."""
     offset: int
     """Its offset in the target."""
     note: str = ""
@@ -61,12 +61,12 @@ class GroupMove:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """All moves, and sentences on what is not moved."""
+    """All moves, and a sentence for each offset that is not moved."""
 
     moves: tuple[GroupMove, ...] = ()
     left_out: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Sentences on groups whose position would have no meaning."""
+    """A sentence for each group that has no valid position."""
 
     @property
     def groups(self) -> list[str]:
@@ -74,7 +74,7 @@ class GroupPlan:
         return sorted({move.group for move in self.moves})
 
     def of(self, group: str) -> dict[tuple[str, int], int]:
-        """Return where one group is put."""
+        """Return the new offsets of one group."""
         return {(m.topic, m.partition): m.offset for m in self.moves if m.group == group}
 
 
@@ -82,8 +82,8 @@ class GroupPlan:
 class GroupPosition:
     """How an archived offset translates to one target partition.
 
-    Either the target keeps the archived offsets, or ``counted`` holds how many restored records are
-    before each of them, the first at ``base``.
+    Either the target keeps the archived offsets, or ``counted`` holds the number of restored
+    records before each of them; the first record is at ``base``.
     """
 
     start: int
@@ -96,7 +96,7 @@ class GroupPosition:
         if self.base is not None and self.counted is not None:
             return self.base + self.counted[archived], ""
         if archived < self.start:
-            return self.start, f"the archive begins at {self.start}"
+            return self.start, f"the archive starts at {self.start}"
         if archived > self.end:
             return self.end, f"the archive ends at {self.end}"
         return archived, ""
@@ -105,9 +105,9 @@ class GroupPosition:
 def choose_groups(
     archived: Archived, plan: RestorePlan, wanted: Collection[str], *, strict: bool = True
 ) -> Archived:
-    """Return the wanted groups with their offsets on the topics to restore.
+    """Return the selected groups with their offsets on the topics to restore.
 
-    UsageError for one that has none there, if ``strict``.
+    With ``strict``, UsageError for a selected group without an offset.
     """
     chosen = {(t.source.topic, t.source.incarnation) for t in plan.topics}
     found = {
@@ -134,7 +134,7 @@ def wanted_offsets(chosen: Archived, topic: TopicPlan, partition: int) -> list[i
 
 
 def positions_on(chosen: Archived, topic: TopicPlan) -> dict[str, dict[int, int]]:
-    """Return the groups that have offsets on a topic, and these by partition."""
+    """Return the offsets of groups on a topic, by group and partition."""
     name = topic.source.topic, topic.source.incarnation
     found = {
         group: {pid.partition: offset for pid, offset in offsets.items() if pid[:2] == name}
@@ -173,7 +173,7 @@ def restored_partitions(plan: RestorePlan) -> Iterator[tuple[TopicPlan, Partitio
 
 
 AT_ONCE = 62
-"""Groups that one pass counts: each has a bit in the place of a record's offset."""
+"""The number of groups per pass: each has a bit in place of a record's offset."""
 
 Positions = Mapping[int, int]
 """A group's archived offsets, by partition."""
@@ -181,11 +181,11 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadCount:
-    """What a group had read of a target partition."""
+    """The records of a target partition that a group has read."""
 
     records: int
     first: bool
-    """Whether they come before everything that it had not read."""
+    """True if they come before all unread records."""
 
 
 def count_read(
@@ -196,9 +196,9 @@ def count_read(
     restore_aborted: bool,
     options: ReadOptions,
 ) -> list[dict[int, ReadCount]]:
-    """Return what each group had read of each target partition; reads all of the topic.
+    """Return what each group has read of each target partition; reads the whole topic.
 
-    PreflightError when objects do not hold the offsets of their records.
+    PreflightError if objects do not hold the offsets of their records.
     """
     sources = [partition for partition in topic.partitions if partition.ranges != ()]
     for part in (part for source in sources for part in source.all_slices()):
@@ -225,7 +225,7 @@ def count_read(
 
 
 def _marked(records: Walked, ends: Int64s) -> Walked:
-    """Replace each offset by bits, one for every group that has read it."""
+    """Replace each offset by bits, one per group that has read it."""
     read = records.offsets[:, None] < ends[None, :]
     bits = np.left_shift(1, np.arange(len(ends), dtype=np.int64))
     marks: Int64s = (read * bits[None, :]).sum(axis=1, dtype=np.int64)
@@ -241,7 +241,7 @@ def _marked(records: Walked, ends: Int64s) -> Walked:
 
 
 class _Tally:
-    """One target partition as several groups have read it."""
+    """The read positions of several groups in one target partition."""
 
     def __init__(self, groups: int) -> None:
         self._read = np.zeros(groups, dtype=np.int64)
@@ -249,7 +249,7 @@ class _Tally:
         self._mixed = np.zeros(groups, dtype=np.bool_)
 
     def add(self, marks: Int64s) -> None:
-        """Take the next records, in order."""
+        """Add the next records, in order."""
         for group in range(len(self._read)):
             read = (marks >> group & 1).astype(np.bool_)
             unread = np.flatnonzero(~read)
@@ -280,8 +280,8 @@ def plan_routed(
             refused.append(f"group {group} had no offset on {topic.source.topic}-{lacking[0]}")
         elif mixed:
             refused.append(
-                f"group {group} has no place in {topic.target}-{mixed[0]}: records that it had "
-                "read would stand behind others"
+                f"group {group} has no valid position in {topic.target}-{mixed[0]}: records "
+                "that it has read would follow unread ones"
             )
         else:
             moves += [
@@ -302,9 +302,9 @@ def count_records_before(
 ) -> dict[int, int]:
     """Return the number of restored records before each offset.
 
-    The log counts the objects before it; only the frame that holds the offset is read. Where
+    Earlier objects are counted by the log; only the frame that holds the offset is read. If
     records are dropped, all of them are read.
-    PreflightError when objects do not hold the offsets of their records.
+    PreflightError if objects do not hold the offsets of their records.
     """
     left = sorted(set(offsets))
     slices = partition.all_slices()
@@ -376,19 +376,19 @@ def check_offsets(part: WindowSlice) -> None:
         rows = entry.own_records and not part.window.is_segment
         if rows and entry.converter != ENVELOPE and first_offset(entry) is None:
             raise PreflightError(
-                f"{entry.key} does not tell the offsets of its records: groups cannot be restored",
+                f"{entry.key} does not hold the offsets of its records: groups cannot be restored",
                 hint="Leave out --groups.",
             )
 
 
 def _counts_from_start(part: WindowSlice) -> bool:
-    """Whether the index counts only records of the entry's range."""
+    """Return whether the index counts only records of the entry's range."""
     index = part.window.entries[0].index
     return bool(index) and index[0].offset >= part.range.start
 
 
 def _frame_before(part: WindowSlice, offset: int) -> tuple[int, int]:
-    """Return where the frame that holds ``offset`` begins, and the records before it."""
+    """Return the start of the frame that holds ``offset``, and the number of records before it."""
     points: Sequence[IndexPoint] = part.window.entries[0].index
     point = max((p for p in points if p.offset < offset), default=None)
     return (part.range.start, 0) if point is None else (point.offset, point.records)

@@ -4,8 +4,8 @@ Records of several archived partitions are merged by time. A record's rank is th
 it in its partition: each partition keeps its order, and of equal ranks the lower partition comes
 first. The order follows from the records alone, not from how they are cut into blocks.
 
-A lane holds what one target partition gets next. It keeps batches until the broker has them, so
-after a failure nothing is read again.
+A lane holds the next records of one target partition. It keeps batches until the broker has stored
+them, so nothing is read again after a failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Block:
         return len(self.rows)
 
     def part(self, which: slice) -> Block:
-        """Return some of the records in a row."""
+        """Return a slice of the records."""
         return Block(self.rows.select(which), self.ranks[which], self.targets[which], self.codec)
 
 
@@ -59,7 +59,7 @@ def merge(sources: Sequence[Iterator[Block]]) -> Iterator[Block]:
 
 
 def _take(current: list[Block | None], left: set[int]) -> list[Block]:
-    """Take what comes before everything that is not read yet: at least one whole block."""
+    """Take the records that precede everything not yet read: at least one whole block."""
     loaded = {number: block for number in left if (block := current[number]) is not None}
     bound, last = min((int(block.ranks[-1]), number) for number, block in loaded.items())
     taken = []
@@ -105,7 +105,7 @@ def _join(parts: list[Block]) -> Block:
 
 
 QUEUED_BYTES = 16 << 20
-"""More is read while less than this is queued."""
+"""Reading pauses when this much is queued."""
 LANES_BYTES = 64 << 20
 _LEAST_BATCH_BYTES = 64 << 10
 
@@ -115,9 +115,9 @@ OnEdge = Callable[[ReadyBatch | None], None]
 def blocks_of(
     rows: Iterator[tuple[Walked, int]], partition: int, routing: Routing
 ) -> Iterator[Block]:
-    """Give the records of an archived partition their ranks and their target partitions.
+    """Assign ranks and target partitions to the records of an archived partition.
 
-    Records without a key go to the targets in turn, beginning with the partition's own number.
+    Records without a key go to the targets in turn, starting with the partition's own number.
     """
     latest, turn = np.iinfo(np.int64).min, partition
     for records, codec in rows:
@@ -133,16 +133,16 @@ def blocks_of(
 
 
 class Lane:
-    """What one target partition gets, behind the first ``written`` records.
+    """The records of one target partition after the first ``written`` ones.
 
-    ``on_edge`` sees the last of these, before anything is sent; None if the archive has fewer.
+    ``on_edge`` is called with the last of these before anything is sent; None if there are fewer.
     """
 
     def __init__(
         self, written: int, *, batch_bytes: int = TARGET_BYTES, on_edge: OnEdge | None = None
     ) -> None:
         self.confirmed = written
-        """Records before those that are kept here."""
+        """The number of records before the kept ones."""
         self.queue: deque[ReadyBatch] = deque()
         self.queued_bytes = 0
         self.ended = False
@@ -166,13 +166,13 @@ class Lane:
             self._queue(batch)
 
     def finish(self) -> None:
-        """End the lane: no more records come."""
+        """End the lane: no more records follow."""
         self._flush()
         self.ended = True
         if self._skip:
             if self._on_edge is not None:
                 self._on_edge(None)
-            raise PreflightError("a target partition holds more records than it is to get")
+            raise PreflightError("a target partition holds more records than the restore writes")
 
     def take(self) -> ReadyBatch:
         """Return the next batch, which is kept until it is confirmed."""
@@ -182,7 +182,7 @@ class Lane:
         return batch
 
     def confirm(self, written: int) -> None:
-        """Drop batches that are in the target."""
+        """Drop batches that the target has stored."""
         while self._sent and self.confirmed + self._sent[0].records <= written:
             self.confirmed += self._sent.popleft().records
 
@@ -249,7 +249,7 @@ class Router:
 
 
 def batch_bytes_for(lanes: int) -> int:
-    """Return how large batches may get, so that the open ones fit in memory together."""
+    """Return the maximum batch size at which all open batches fit into memory."""
     return max(_LEAST_BATCH_BYTES, min(TARGET_BYTES, LANES_BYTES // max(1, lanes)))
 
 

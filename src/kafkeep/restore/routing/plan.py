@@ -1,4 +1,4 @@
-"""Plan a restore with routing: which records go where, and what prevents it. Pure."""
+"""Plan a restore with routing: the target of records, and checks. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTES = {kind.rpartition(".")[2] for kind in (ConverterClass.BYTES, ConverterCl
 
 
 def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
-    """Return the oldest time a restored record may have; None when there is none."""
+    """Return the oldest possible time of a restored record; None if there is none."""
     oldest = min((entry.min_timestamp for entry in topic.entries), default=None)
     if oldest is not None and options.from_ms is not None:
         oldest = max(oldest, options.from_ms)
@@ -30,7 +30,7 @@ def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
 
 
 def largest_target(topic: TopicPlan) -> int:
-    """Return how many bytes a target partition may get at most: keys may all go into one."""
+    """Return the maximum size of a target partition: all keys may go into one."""
     counts = [
         sum(source.raw_bytes for source in topic.sources_of(number))
         for number in range(topic.target_count)
@@ -39,10 +39,10 @@ def largest_target(topic: TopicPlan) -> int:
 
 
 def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
-    """Yield for each target partition where its records come from, and what is read for it.
+    """Yield the sources of each target partition, and the bytes read for it.
 
-    With another number of partitions the topic is read once for all of them, and the number of
-    records that each gets is not known before.
+    With another number of partitions, the topic is read once for all of them. The number of records
+    for each is then unknown in advance.
     """
     distributed = topic.routing.partition_count is not None
     for number in range(topic.target_count):
@@ -56,7 +56,7 @@ def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
 
 
 def check_routing(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
-    """Describe what the routing does; fail where it is impossible."""
+    """Describe the routing; fail if it is impossible."""
     return [check for topic in plan.topics for check in _check_topic(topic, options)]
 
 
@@ -65,16 +65,19 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     if options.changes is not None:
         yield from _check_changes(topic, options.changes)
         if options.schemas == "map" and any(_is_row(entry) for entry in topic.entries):
-            what = (
-                "rows of a sink get the schema ids of their converter: --schemas map and transforms"
+            what = "a converter assigns the schema ids of sink rows: --schemas map and transforms"
+            yield Check(
+                CheckStatus.FAIL,
+                topic.target,
+                f"{what} cannot be combined",
+                "Leave out one of them.",
             )
-            yield Check(CheckStatus.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
     if routing.partition_count is not None:
         yield Check(
             CheckStatus.PASS,
             topic.target,
-            f"{len(topic.sources_of(0))} partitions are dealt out to {routing.partition_count} by "
-            "key; records without a key go to them in turn",
+            f"{len(topic.sources_of(0))} partitions are distributed to {routing.partition_count} "
+            "by key; records without a key go to them in turn",
         )
     elif routing.routed:
         for number in range(topic.target_count):
@@ -87,13 +90,13 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
 
 
 def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
-    """Describe the changes; fail where transforms read fields of undecoded bytes."""
+    """Describe the transforms; fail if they read fields of undecoded bytes."""
     if changes.transforms:
         steps = ", ".join(
             f"{spec.alias} ({spec.kind}{'$' + spec.side if spec.side else ''})"
             for spec in changes.transforms
         )
-        yield Check(CheckStatus.PASS, topic.target, f"each record goes through {steps}")
+        yield Check(CheckStatus.PASS, topic.target, f"each record is transformed by {steps}")
     if any(_holds_bytes(entry) for entry in topic.entries):
         try:
             changes.check_bytes()
@@ -109,7 +112,7 @@ def _is_row(entry: Entry) -> bool:
 
 
 def _holds_bytes(entry: Entry) -> bool:
-    """Whether values stand in an object as the bytes they were in Kafka."""
+    """Return whether an object holds values as their bytes in Kafka."""
     whole = entry.format in (SEGMENT, FormatKind.BYTES) or entry.converter == ENVELOPE
     return whole or (entry.view == "value" and entry.converter in _BYTES)
 
@@ -120,10 +123,10 @@ def _check_times(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     timed = [entry.min_timestamp for entry in topic.entries if entry.min_timestamp >= 0]
     first = max(min(timed, default=_LATEST), options.from_ms or 0)
     last = max((entry.max_timestamp for entry in topic.entries), default=0)
-    hint = f"They are of {format_time(first)} to {format_time(last)}."
+    hint = f"Records have times from {format_time(first)} to {format_time(last)}."
     if first + topic.routing.shift_ms < 0:
         what = "shift-time moves records to before 1970"
         yield Check(CheckStatus.FAIL, topic.target, what, hint)
     elif last + topic.routing.shift_ms > _LATEST:
-        what = "shift-time moves records past the last time there is"
+        what = "shift-time moves records past the largest timestamp"
         yield Check(CheckStatus.FAIL, topic.target, what, hint)

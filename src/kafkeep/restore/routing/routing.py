@@ -1,4 +1,4 @@
-"""Into what a restore brings its records: other partitions, other times, fewer of them. Pure."""
+"""The routing of a restore: other partitions, other times, filtered records. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kafkeep.options.restore import Condition, RestoreOptions
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What a restore changes on the way; nothing by default.
+    """The changes that a restore makes to records; none by default.
 
-    What a target partition gets follows from this and the archive alone, in one order: so any
-    attempt can leave out the records that are there already.
+    The contents and order of a target partition follow from the routing and the archive alone, so
+    any attempt can skip the records that are already written.
     """
 
     partition_map: tuple[tuple[int, int], ...] = ()
@@ -24,21 +24,21 @@ class Routing:
     shift_ms: int = 0
     filter: tuple[Condition, ...] = ()
     changes: ChangeOptions | None = None
-    """What is done to records before anything else here."""
+    """The transforms, applied first."""
 
     @property
     def drops(self) -> bool:
-        """Whether fewer records may come than were archived."""
+        """True if records may be dropped."""
         return bool(self.filter) or (self.changes is not None and self.changes.drops_records)
 
     @property
     def routed(self) -> bool:
-        """Whether a target partition may get records of several archived ones."""
+        """True if a target partition may get records of several archived ones."""
         targets = [target for _, target in self.partition_map]
         return self.partition_count is not None or len(set(targets)) < len(targets)
 
     def target_of(self, partition: int) -> int | None:
-        """Return the target of a whole archived partition; None when it is split or left out."""
+        """Return the target of a whole archived partition; None if it is split or left out."""
         if self.partition_count is not None:
             return None
         return dict(self.partition_map).get(partition) if self.partition_map else partition
@@ -48,7 +48,7 @@ SAME = Routing()
 
 
 def routing_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Routing:
-    """Return the routing of the options; a time field is used only where objects hold no times."""
+    """Return the routing of the options; a time field is used only if objects hold no times."""
     changes = options.changes
     if changes is not None and not changes.transforms and all(holds_times(e) for e in entries):
         changes = None
@@ -62,6 +62,6 @@ def routing_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Rout
 
 
 def holds_times(entry: Entry) -> bool:
-    """Whether an object holds the time of each of its records."""
+    """Return whether an object holds the time of each record."""
     same = entry.min_timestamp == entry.max_timestamp
     return same or entry.format == SEGMENT or entry.converter == ENVELOPE

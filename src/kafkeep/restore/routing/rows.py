@@ -49,7 +49,7 @@ class SourceRows:
     options: ReadOptions = NO_OPTIONS
 
     def behind(self, records: int) -> tuple[SourceRows, int]:
-        """Leave out whole slices of the first ``records``; return how many are still to skip.
+        """Leave out whole slices of the first ``records``; return the number still to skip.
 
         Only for a routing that drops no record.
         """
@@ -76,8 +76,8 @@ class SourceRows:
                     yield shifted(kept, routing.shift_ms), codec
 
     def _checked(self, part: WindowSlice) -> Iterator[tuple[Walked, int]]:
-        """Yield a part's records; DamagedError when they are not as many as the log says."""
-        if not part.window.is_segment:  # what reads rows counts them
+        """Yield a part's records; DamagedError if their number differs from the log."""
+        if not part.window.is_segment:  # the reader of rows counts them
             records = iter_records(self.store, part, self.times, self.restore_aborted, self.options)
             yield from _walked(records, 0)
             return
@@ -98,7 +98,7 @@ class SourceRows:
             )
 
     def _segment(self, part: WindowSlice, times: Times) -> Iterator[tuple[Walked, int]]:
-        """Yield the records of batches that may hold wanted times."""
+        """Yield the records of batches that may hold selected times."""
         for batches in iter_segment(
             self.store,
             part.window.entries[0],
@@ -112,7 +112,7 @@ class SourceRows:
                 yield walk_records(unpacked, part.range), int(unpacked.batches.codec.max(initial=0))
 
     def _change(self, part: WindowSlice) -> ChangeRecords | None:
-        """Return what changes the records of a segment; None when they stay as they are."""
+        """Return the transform of a segment's records; None if they do not change."""
         if self.options.changes is None:
             return None
         # Converters and transforms take a while to import; segments as they are need none.
@@ -158,7 +158,7 @@ _TIMES_AT = 27
 
 
 def needs_rows(routing: Routing, entries: Iterable[Entry]) -> bool:
-    """Whether records must be decoded one by one.
+    """Return whether records must be decoded one by one.
 
     A shift of times changes only the header of a batch, unless some records have no time.
     """
@@ -171,7 +171,7 @@ def needs_rows(routing: Routing, entries: Iterable[Entry]) -> bool:
 def iter_routed_batches(
     source: SourceRows, routing: Routing, skip_records: int = 0
 ) -> Iterator[ReadyBatch]:
-    """Yield the records that pass, less the first ``skip_records``, as batches for Produce."""
+    """Yield the filtered records after the first ``skip_records`` as batches for Produce."""
     if not routing.drops:
         source, skip_records = source.behind(skip_records)
     merger = Merger(TARGET_BYTES, MAX_BATCH_BYTES)
@@ -186,7 +186,7 @@ def iter_routed_batches(
 
 
 def shift_headers(batches: Iterable[ReadyBatch], shift_ms: int) -> Iterator[ReadyBatch]:
-    """Shift the times of whole batches without unpacking them."""
+    """Shift the times of whole batches without decompressing them."""
     for batch in batches:
         base, latest = struct.unpack_from(">qq", batch.body, _TIMES_AT)
         struct.pack_into(">qq", batch.body, _TIMES_AT, base + shift_ms, latest + shift_ms)

@@ -150,7 +150,7 @@ def iter_blocks(
             store, source.slices, source.times, bundle.restore_aborted, bundle.reading
         )
         records = rows.rows(route.routing)
-        if rewriter is not None:  # before they are distributed: by the keys that consumers will see
+        if rewriter is not None:  # before distribution, which uses the keys that consumers will see
             place = (route.topic, source.partition) if route.counts else None
             records = rewriter.rows(records, place)
         sources.append(blocks_of(records, source.partition, route.routing))

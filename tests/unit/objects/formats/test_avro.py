@@ -20,7 +20,8 @@ from kafkeep.numba_setup import view_bytes
 from kafkeep.objects.formats import avro
 from kafkeep.objects.formats.avro import AvroFormat
 from kafkeep.options.sink.formats import FormatKind, FormatOptions
-from kafkeep.records.avro.schema import dump_avro, from_avro
+from kafkeep.records.avro.schema import dump_avro
+from kafkeep.records.avro.schema_reader import from_avro
 from kafkeep.records.avro.values import AvroValues
 from kafkeep.records.schema import DECIMAL, OPTIONAL_BYTES, Column, Field, Kind, Schema, arrow_type
 

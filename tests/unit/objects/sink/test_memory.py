@@ -15,8 +15,8 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import Chunk, Uploads
+from kafkeep.objects.sink.naming import Origin
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.window import MemoryBudget
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions

@@ -19,9 +19,8 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue
-from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, object_key
+from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, Origin, object_key
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.files import NameFacts, NamingOptions
 from kafkeep.options.sink.sink import SinkOptions

@@ -20,10 +20,9 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.naming import NameCheck
+from kafkeep.objects.sink.naming import NameCheck, Origin
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kafkeep.objects.unlogged.group import group
-from kafkeep.objects.unlogged.listing import names_of, numbered
-from kafkeep.objects.unlogged.names import UnloggedName
-from kafkeep.objects.unlogged.scan import Scanned
+from kafkeep.objects.unlogged.listing import Names, UnloggedName
+from kafkeep.objects.unlogged.scan import Scanned, numbered
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
@@ -24,7 +23,7 @@ def options(regexes: str, **more: str) -> UnloggedOptions:
 
 
 def name(key: str, told: UnloggedOptions) -> UnloggedName:
-    found = names_of(told).parse(key)
+    found = Names(told).parse(key)
     assert isinstance(found, UnloggedName), found
     return found
 
@@ -49,7 +48,7 @@ def test_the_first_expression_that_fits_a_whole_key_gives_the_topic() -> None:
 )
 def test_what_is_left_out_is_told(key: str, why: str) -> None:
     told = options("t:topics/a.*", format_class="io.confluent.connect.s3.format.json.JsonFormat")
-    found = names_of(told).parse(key)
+    found = Names(told).parse(key)
     assert isinstance(found, str) and why in found
 
 

@@ -11,8 +11,7 @@ from tests.support.unlogged_offline import read_back, store_of
 
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
-from kafkeep.objects.unlogged.listing import list_unlogged
-from kafkeep.objects.unlogged.names import Names, UnloggedName
+from kafkeep.objects.unlogged.listing import Names, UnloggedName, list_unlogged
 from kafkeep.objects.unlogged.scan import (
     Index,
     find_objects,

@@ -11,8 +11,8 @@ from tests.support.connect_values import schemas
 from tests.support.golden.cases import GoldenCase, load_cases
 
 from kafkeep.errors import RecordError
-from kafkeep.records.avro.names import UNION
-from kafkeep.records.avro.schema import from_avro, to_avro
+from kafkeep.records.avro.schema import UNION, to_avro
+from kafkeep.records.avro.schema_reader import from_avro
 from kafkeep.records.schema import DECIMAL, Field, Kind, Schema
 
 TEXT = Schema(kind=Kind.STRING)

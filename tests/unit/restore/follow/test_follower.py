@@ -147,7 +147,7 @@ def test_documents_of_a_newer_kafkeep_are_refused_by_name(
 ) -> None:
     store = MemoryStore(uuid.uuid4().hex)
     store.put_new(f"{folder}000000000000.json", b'{"version": 2}')
-    with pytest.raises(NewerFormatError, match="has version 2, this kafkeep knows 1"):
+    with pytest.raises(NewerFormatError, match="has version 2, this kafkeep supports 1"):
         load(store)
 
 

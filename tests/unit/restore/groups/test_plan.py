@@ -51,7 +51,7 @@ def test_groups_of_other_topics_and_incarnations_are_not_moved() -> None:
 def test_old_offsets_stay_inside_of_what_is_there() -> None:
     place = GroupPosition(50, 90)
     assert [place.offset(at)[0] for at in (0, 50, 77, 90, 99)] == [50, 50, 77, 90, 90]
-    assert place.offset(0)[1] == "the archive begins at 50" and not place.offset(77)[1]
+    assert place.offset(0)[1] == "the archive starts at 50" and not place.offset(77)[1]
 
 
 def test_translated_offsets_count_records_from_the_base() -> None:
@@ -79,7 +79,7 @@ def test_what_stood_first_is_put_back_and_only_once() -> None:
 def test_damage_is_named() -> None:
     store = MemoryStore()
     group_changes(store, "id").try_create(0, b"[]")
-    with pytest.raises(DamagedError, match="is not a change of groups"):
+    with pytest.raises(DamagedError, match="is not a group change document"):
         load_history(store, "id")
 
 

@@ -67,7 +67,8 @@ def test_a_group_without_such_a_place_is_refused_by_name(store: MemoryStore) -> 
     moves, refused = planned(store, MERGED, groups)
     assert [move.group for move in moves] == ["good"]
     assert refused == [
-        "group ahead has no place in t-0: records that it had read would stand behind others",
+        "group ahead has no valid position in t-0: "
+        "records that it has read would follow unread ones",
         "group half had no offset on t-1",
     ]
 
@@ -81,7 +82,7 @@ def test_those_who_have_read_all_or_nothing_have_a_place_in_any_number_of_partit
     moves, refused = planned(store, RestoreOptions(partition_count=3), groups)
     read = {name: [m.offset - 100 for m in moves if m.group == name] for name in groups}
     assert sum(read["all"]) == 2 * COUNT and all(read["all"]) and read["none"] == [0, 0, 0]
-    assert read["late"] == [] and "group late has no place" in refused[0]
+    assert read["late"] == [] and "group late has no valid position" in refused[0]
 
 
 def test_a_partition_that_was_left_out_does_not_matter(store: MemoryStore) -> None:

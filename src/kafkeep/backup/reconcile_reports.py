@@ -1,7 +1,7 @@
-"""Share out a cycle's work to tasks, and reconcile their reports with the plan. Pure.
+"""Distribute the work of a cycle over tasks, and reconcile their reports with the plan. Pure.
 
-Stretches are cut into ranges, and ranges are packed into tasks. Of the reports, only those that
-tile the plan without a break count.
+Stretches are cut into ranges, and ranges are packed into bundles. Only reports that tile the plan
+without a break count.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kafkeep.options.backup import MIB
 SMALLEST_SPLIT_BYTES = 32 * MIB
 SMALLEST_BUNDLE_BYTES = 8 * MIB
 LARGEST_BUNDLE_BYTES = 512 * MIB
-"""Up to this size one task for each core is best: it fetches, compresses and stores in parallel."""
+"""Up to this size, one task per core is best: it fetches, compresses and stores in parallel."""
 RANGES_PER_CORE = 3
-"""Several, so that all cores end at about the same time, however uneven the partitions are."""
+"""Several, so that all cores finish at about the same time even if partitions differ in size."""
 
 
 def count_bundles(est_bytes: int, cores: int) -> int:
-    """Return how many tasks a cycle gets: one to three for each core."""
-    rounds = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
-    return cores * min(RANGES_PER_CORE, max(1, rounds))
+    """Return the number of tasks of a cycle: one to three per core."""
+    per_core = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
+    return cores * min(RANGES_PER_CORE, max(1, per_core))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class WeighedRange:
 
 
 def weigh_ranges(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
-    """Estimate ranges that an earlier cycle planned, of which only the offsets are known."""
+    """Estimate the size of ranges of an earlier cycle, from their offsets alone."""
     return [
         WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * UNKNOWN_RECORD_BYTES)
         for r in ranges
@@ -52,31 +52,31 @@ def weigh_ranges(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
 def split_stretches(
     stretches: Iterable[Stretch], *, tasks: int, may_cut: bool = True
 ) -> list[WeighedRange]:
-    """Cut stretches into about ``tasks`` ranges of even size; small ones stay whole.
+    """Cut stretches into about ``tasks`` ranges of similar size. Small stretches stay whole.
 
-    Without ``may_cut`` all stay whole: the rules of a sink start anew at each cut.
+    Without ``may_cut`` all stay whole, because the rules of a sink restart at each cut.
     """
     stretches = list(stretches)
     total = sum(s.est_bytes for s in stretches)
     share = max(SMALLEST_SPLIT_BYTES, total // max(1, tasks))
     ranges = []
     for s in stretches:
-        pieces = min(len(s.range), max(1, round(s.est_bytes / share))) if may_cut else 1
-        edges = [s.range.start + len(s.range) * i // pieces for i in range(pieces + 1)]
+        cuts = min(len(s.range), max(1, round(s.est_bytes / share))) if may_cut else 1
+        edges = [s.range.start + len(s.range) * i // cuts for i in range(cuts + 1)]
         for start, end in pairwise(edges):
             planned = PlannedRange(
                 partition_id=s.partition_id, topic_id=s.topic_id, range=OffsetRange(start, end)
             )
             ranges.append(
-                WeighedRange(planned=planned, leader=s.leader, est_bytes=s.est_bytes // pieces)
+                WeighedRange(planned=planned, leader=s.leader, est_bytes=s.est_bytes // cuts)
             )
     return ranges
 
 
 def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedRange, ...]]:
-    """Pack ranges into at most ``bundles`` tasks of even size, the largest first.
+    """Pack ranges into at most ``bundles`` bundles of similar size, largest range first.
 
-    Inside a bundle ranges are ordered by leader, so that one Fetch can ask for several.
+    Ranges of a bundle are ordered by leader, so that one Fetch request can read several.
     """
     ranges = sorted(ranges, key=lambda r: (-r.est_bytes, r.planned.partition_id))
     total = sum(r.est_bytes for r in ranges)
@@ -95,21 +95,21 @@ def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """One prefix per partition of what was planned, and what remains of the plan."""
+    """The archived prefix of each planned partition, and the rest of the plan."""
 
     entries: tuple[Entry, ...]
     positions: Mapping[PartitionId, int]
     leader_epochs: Mapping[PartitionId, int]
-    """Of those whose position moved; -1 where the epoch there is not known."""
+    """For partitions whose position moved; -1 if the epoch at the position is unknown."""
     gaps: tuple[Gap, ...]
     left_over: tuple[PlannedRange, ...]
-    """Planned, not read yet: the next intent names these again, so their objects are adopted."""
+    """Planned and not read yet. The next intent repeats them, so that their objects are adopted."""
     gone: tuple[PartitionId, ...]
-    """Partitions that vanished from Kafka while they were read."""
+    """Partitions whose topic was deleted while they were read."""
     tails: Mapping[PartitionId, SinkTail]
-    """Of a sink: what was read and is left in Kafka."""
+    """For a sink: records that were read and stay in Kafka."""
     bad: int
-    """Records that a sink left out, as errors.tolerance allows."""
+    """Records that a sink skipped, as errors.tolerance allows."""
     complaints: tuple[str, ...]
 
 
@@ -122,8 +122,8 @@ def reconcile(
 ) -> Reconciliation:
     """Combine the reports of an intent's ranges, in order.
 
-    ``entries`` and ``reports`` are keyed by the range's place in the intent. Raises TransientError
-    when two neighbours do not meet: then nothing may be committed.
+    ``entries`` and ``reports`` are keyed by the index of the range in the intent. Raises
+    TransientError if adjacent reports do not meet. Then nothing may be committed.
     """
     by_partition: dict[PartitionId, list[int]] = {}
     for number, planned in enumerate(intent.ranges):
@@ -164,7 +164,7 @@ class _Part:
     left_over: list[PlannedRange] = field(default_factory=list)
 
     def lose(self, lost: OffsetRange, at_ms: int) -> None:
-        """Note a gap; join it with the one before it if they touch."""
+        """Add a gap; merge it with the previous gap if they are adjacent."""
         if self.gaps and self.gaps[-1].range.end == lost.start:
             lost = OffsetRange(self.gaps.pop().range.start, lost.end)
         self.gaps.append(Gap(self.partition_id, lost, RETENTION, at_ms))
@@ -183,11 +183,11 @@ def _reconcile_partition(
     part = _Part(pid, first.range.start, gone)
     for number in numbers:
         planned = intent.ranges[number]
-        # A range that was not begun does not know where the batch ends that reaches into it.
+        # A range that was not read cannot report where the batch that spans its start ends.
         if part.left_over or not reports[number].has_read:
             part.left_over.append(_rest(planned, part.position))
             continue
-        report = _behind(part.position, reports[number])
+        report = _trim_gap(part.position, reports[number])
         if report.first != part.position:
             raise TransientError(
                 f"{pid}: a task read from offset {report.first}, but {part.position} was next"
@@ -203,10 +203,10 @@ def _reconcile_partition(
     return part
 
 
-def _behind(position: int, report: RangeReport) -> RangeReport:
-    """Cut from the gap that begins a report what the range before it has read.
+def _trim_gap(position: int, report: RangeReport) -> RangeReport:
+    """Remove offsets that the previous range has read from the gap at the start of a report.
 
-    That range read into this one, to the end of its last batch, before Kafka deleted the batch.
+    The previous range read its last batch, which spans both ranges, before Kafka deleted it.
     """
     if not report.gaps or not report.first < position <= report.gaps[0].end:
         return report
@@ -218,6 +218,6 @@ def _behind(position: int, report: RangeReport) -> RangeReport:
 
 
 def _rest(planned: PlannedRange, position: int) -> PlannedRange:
-    """Return the part of a range still to be read: all of it if it lies past ``position``."""
+    """Return the part of a range at or after ``position``."""
     start = max(position, planned.range.start)
     return replace(planned, range=OffsetRange(start, max(start, planned.range.end)))

@@ -7,7 +7,7 @@ import pytest
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup.plan import RETENTION
-from kafkeep.backup.reconcile import Reconciliation, reconcile
+from kafkeep.backup.reconcile_reports import Reconciliation, reconcile
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 
