@@ -90,7 +90,7 @@ def _read(path: Path) -> dict[str, str]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError:
-        text = path.read_text(encoding="latin-1")  # the encoding of Java before 9
+        text = path.read_text(encoding="latin-1")  # the traditional encoding of .properties files
     try:
         return parse_properties(text)
     except UsageError as error:

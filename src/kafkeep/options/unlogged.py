@@ -35,7 +35,7 @@ READ_KEYS = (
     "enhanced.avro.schema.support",
     *TIME_KEYS,
 )
-"""The option groups that apply, besides converters and transforms."""
+"""The keys that apply, besides converters and transforms."""
 GENERIC = "GENERIC"
 MODE, TOPIC_REGEXES = "mode", "topic.regex.list"
 _OF_A_SOURCE = (MODE, TOPIC_REGEXES)

@@ -286,7 +286,7 @@ def test_what_makes_no_sense_over_a_log_is_refused_by_name() -> None:
         "topics.dir": {"topics.dir": "d", **MASK},
         "header.converter": {"header.converter": "StringConverter", **MASK},
         "value.converter has no effect": JSON,
-        "the times they had": {"timestamp.extractor": "Wallclock", **MASK},
+        "original timestamps": {"timestamp.extractor": "Wallclock", **MASK},
         "has no effect without transforms": {"timestamp.field": "ts"},
     }
     for what, told in refused.items():

@@ -79,7 +79,7 @@ def test_what_no_transform_changes_is_mapped() -> None:
 
 
 def test_a_converter_that_writes_ids_of_its_own_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"value\.converter gives values ids of its own"):
+    with pytest.raises(UsageError, match=r"value\.converter writes schema ids of its own registry"):
         mapped({**MASK, **AVRO})
     mapped({**HEADER, **AVRO})  # it writes nothing
 

@@ -60,7 +60,7 @@ class IdRewriter:
     def rows(
         self, rows: Iterator[tuple[Walked, int]], source: Hashable
     ) -> Iterator[tuple[Walked, int]]:
-        """Yield the records of one source with new ids; None: another task counts them."""
+        """Yield the records of one source with new ids; None if they are counted elsewhere."""
         for records, codec in rows:
             yield self._records(records, source), codec
 
