@@ -1,9 +1,10 @@
-"""Joda's times: written by DateTimeFormat patterns, read by ``ISODateTimeFormat.dateTimeParser``.
+"""Format times with Joda ``DateTimeFormat`` patterns, and parse them like Joda's ISO parser.
 
-The names of eras, halves of the day, days, months and time zones are those of Java 17 (Unicode's
-CLDR), recorded by ``tests/golden/joda/make_names.java``. Confluent's sink takes the whole text of
-``locale`` for a language: ``de`` is German, but Java knows no language ``de-DE``, ``en-US`` or
-``C``, and gives short English names.
+The parser follows ``ISODateTimeFormat.dateTimeParser``. The names of eras, AM and PM, days, months
+and time zones are those of Java 17 (Unicode CLDR). ``tests/golden/joda/make_names.java`` recorded
+them. Confluent's sink treats the whole value of ``locale`` as a language. ``de`` is German, but
+``de-DE``, ``en-US`` and ``C`` are unknown languages to Java and give short English names. The
+module reads its table of names from the package and is pure otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Texts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ZoneNames:
-    """What one time zone is called in a language."""
+    """The names of one time zone in one language."""
 
     standard: str
     short_standard: str
@@ -44,7 +45,7 @@ class ZoneNames:
     short_summer: str
 
     def name(self, *, is_standard: bool, is_long: bool) -> str:
-        """Return one of its names."""
+        """Return the name for standard or summer time, long or short."""
         if is_standard:
             return self.standard if is_long else self.short_standard
         return self.summer if is_long else self.short_summer
@@ -52,7 +53,7 @@ class ZoneNames:
 
 @dataclass(frozen=True, slots=True)
 class JodaNames:
-    """The names of one language. Days begin with Monday; before Christ comes first."""
+    """The names of one language. ``days`` start with Monday, ``eras`` with BC."""
 
     eras: Texts
     halves: Texts
@@ -61,11 +62,11 @@ class JodaNames:
     months: Texts
     short_months: Texts
     zones: dict[str, ZoneNames]
-    """By id; one that is missing is written as its offset."""
+    """Zone names by zone id. A zone that is missing here is written as its offset."""
 
 
 def load_names(locale: str) -> JodaNames:
-    """Return the names for the text of ``locale``."""
+    """Return the names for a ``locale`` setting."""
     language = locale.lower()
     language = _OLD_CODES.get(language, language)
     return _load(language if language in _languages() else _UNKNOWN)
@@ -73,7 +74,7 @@ def load_names(locale: str) -> JodaNames:
 
 @cache
 def zone_links() -> dict[str, str]:
-    """Return the ids that Joda takes for other zones, and these."""
+    """Return the zone ids that Joda treats as aliases, with the zone each one refers to."""
     return dict(_iter_fields("L"))
 
 
@@ -103,7 +104,7 @@ def _load(language: str) -> JodaNames:
 
 
 def _iter_fields(kind: str, first: str | None = None) -> Iterator[list[str]]:
-    """Yield the fields of the lines of a kind, those with ``first`` alone if it is given."""
+    """Yield the fields of all lines of a kind; with ``first``, only of lines that start with it."""
     begin = f"{kind}\t" if first is None else f"{kind}\t{first}\t"
     for line in _lines():
         if line.startswith(begin):
@@ -122,7 +123,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What patterns ask of a time."""
+    """A time, split into the values that patterns need."""
 
     time_ms: int
     days: int
@@ -138,7 +139,7 @@ class _Moment:
 
     @property
     def year_of_era(self) -> int:
-        """There is no year 0: before 1 AD came 1 BC."""
+        """Return the year of the era; there is no year 0, and 1 BC precedes 1 AD."""
         return self.year if self.year > 0 else 1 - self.year
 
 
@@ -164,7 +165,7 @@ _NUMBERS: dict[str, Callable[[_Moment], int]] = {
 class PathFormat:
     """A Joda pattern in one time zone and language.
 
-    ``YYYY`` is the year of the era, not of weeks.
+    ``YYYY`` is the year of the era, not the week-based year.
     """
 
     def __init__(self, pattern: str, zone: Zone, locale: str = "en") -> None:
@@ -172,10 +173,10 @@ class PathFormat:
         tokens = list(iter_tokens(pattern))
         self._writers = [_make_writer(token, zone, locale) for token in tokens]
         self.unit_ms = min((_UNITS.get(token.letter, _HOUR_MS) for token in tokens), default=1)
-        """Times alike but for what is shorter than this are written alike, at one offset."""
+        """Local times in the same unit are formatted alike while the offset does not change."""
 
     def write(self, time_ms: int) -> str:
-        """Write a moment."""
+        """Return the time formatted with the pattern."""
         offset = self.zone.offset_ms(time_ms)
         days, in_day = divmod(time_ms + offset, DAY_MS)
         moment = _Moment(time_ms, days, in_day, *date_of(days), offset)
@@ -187,12 +188,12 @@ def _make_writer(token: Token, zone: Zone, locale: str) -> Callable[[_Moment], s
         case "":
             return lambda at: token.text
         case "S":
-            # Joda counts milliseconds; more digits are zeros.
+            # Joda has millisecond precision. Further digits are zeros.
             return lambda at: f"{at.in_day_ms % 1000:03}".ljust(token.count, "0")[: token.count]
         case "Z" | "z":
             return _make_zone_writer(token, zone, locale)
         case "x" | "y" | "Y" if token.count == 2:
-            # Two letters are two digits, of the year and not of the era's.
+            # Two letters give the last two digits of the year, not of the year of the era.
             number = _NUMBERS["x" if token.letter == "x" else "y"]
             return lambda at: f"{abs(number(at)) % 100:02}"
     if token.is_text:
@@ -240,7 +241,7 @@ def _make_zone_name_writer(
 
 
 def _zone_id(zone: Zone) -> str:
-    """Return what Joda calls a zone: links are followed, fixed offsets written in one form."""
+    """Return Joda's id of a zone: aliases are resolved, and fixed offsets have one form."""
     if zone.fixed_ms is None or "/" in zone.name:
         return zone_links().get(zone.name, zone.name)
     return _print_offset(zone.fixed_ms) if zone.fixed_ms else "UTC"
@@ -252,7 +253,7 @@ def _write_offset(offset_ms: int, colon: str) -> str:
 
 
 def _print_offset(offset_ms: int) -> str:
-    """Write an offset whole, with seconds where it has any."""
+    """Return the full offset, with seconds and milliseconds if it has any."""
     seconds, milliseconds = divmod(abs(offset_ms), 1000)
     text = _write_offset(offset_ms, ":")
     if seconds % 60 or milliseconds:
@@ -283,15 +284,15 @@ _ZONE = re.compile(
 )
 _MAX = 2**63 - 1
 _LONGEST = 100
-"""No time is longer; one field of a record may have a million characters."""
+"""No valid time is longer than this. A field of a record can hold a million characters."""
 _UNITS_MS = (3_600_000, 60_000, 1000)
 
 
 def parse_text_ms(text: str) -> int | None:
-    """Return the milliseconds since 1970 that a text stands for, or None.
+    """Return the milliseconds since 1970 that a text represents, or None if it is not a time.
 
-    Digits alone are milliseconds. A time without an offset is UTC (Confluent's sink takes the
-    time zone of its machine).
+    A text of digits is a number of milliseconds. A time without an offset is in UTC. Confluent's
+    sink uses the time zone of its machine instead.
     """
     if _DIGITS.fullmatch(text) and -_MAX - 1 <= int(text) <= _MAX:
         return int(text)
@@ -329,7 +330,7 @@ def _read_week(year: int, week: int, weekday: int) -> int | None:
 
 
 def _read_clock(text: str | None) -> int | None:
-    """Return milliseconds into the day; a fraction is one of the last unit given."""
+    """Return the milliseconds since midnight; a fraction belongs to the last unit given."""
     if text is None:
         return 0
     match = _CLOCK.fullmatch(text)

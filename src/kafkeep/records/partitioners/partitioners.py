@@ -1,6 +1,7 @@
-"""Partitioners: their protocol, those by Kafka partition, fields and time, and how to open one.
+"""The partitioner protocol, and partitioners by Kafka partition, field, time and schema; pure.
 
-A directory is ``partition=0``, ``country=de/tenant=acme`` or ``year=2024/month=12/day=03/hour=10``.
+Examples of directories are ``partition=0``, ``country=de/tenant=acme`` and
+``year=2024/month=12/day=03/hour=10``.
 """
 
 from __future__ import annotations
@@ -31,58 +32,59 @@ from kafkeep.records.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where records go: the directory of record ``i`` is ``paths[codes[i]]``.
+    """The directories of records: the directory of record ``i`` is ``paths[codes[i]]``.
 
-    A directory is what stands between the topic and the file name, ``partition=0`` or
-    ``year=2024/month=12``, written with ``/`` (the writer puts ``directory.delim`` in).
+    A directory is the part of the key between the topic and the file name, such as ``partition=0``
+    or ``year=2024/month=12``. It is separated with ``/``, which the writer replaces with
+    ``directory.delim``.
     """
 
     codes: NDArray[np.int32]
     paths: tuple[str, ...]
     times: NDArray[np.int64] | None
-    """The time a record was placed by, in ms; None when time plays no part."""
+    """The time in milliseconds that each record is partitioned by, or None if time is not used."""
     tombstones: int | None = None
-    """Which of the paths is the folder of records without a value; None without one."""
+    """The index in ``paths`` of the directory for tombstones, or None if there is none."""
 
     def take(self, rows: NDArray[np.int64]) -> Placed:
-        """Return the same for some of the records."""
+        """Return the directories of the records at ``rows``."""
         times = None if self.times is None else self.times[rows]
         return replace(self, codes=self.codes[rows], times=times)
 
 
 class Partitioner(Protocol):
-    """Pure: the same rows and clock reading give the same directories."""
+    """Assigns directories to records. The same rows and clock reading give the same directories."""
 
     def place(self, rows: Rows, *, at_ms: int) -> Placed:
-        """Place records; ``at_ms`` is the clock reading of this cycle (Wallclock).
+        """Assign a directory to each record; ``at_ms`` is the clock reading for Wallclock.
 
-        RecordError when a record has no place; the caller then tries smaller pieces.
+        Raise RecordError if a record has no directory. The caller then retries with smaller
+        batches.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultPartitioner:
-    """``partition=0``."""
+    """Assigns ``partition=0`` and so on, by Kafka partition."""
 
     extractor: Extractor
-    """Of times that objects are closed by; no record fails for want of one."""
+    """Reads the times that file rotation uses. A record without a time does not fail."""
 
     def place(self, rows: Rows, *, at_ms: int) -> Placed:
-        """Place every record in the directory of its partition."""
         times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
         return Placed(np.zeros(len(rows), np.int32), (f"partition={rows.partition}",), times)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaNamePartitioner:
-    """Another partitioner's directories with ``schema_name=<name>`` before or behind them."""
+    """Adds ``schema_name=<name>`` before or after the directories of another partitioner."""
 
     inner: Partitioner
     is_prefix: bool
     raw: bool
 
     def place(self, rows: Rows, *, at_ms: int) -> Placed:
-        """Place as ``inner`` does; records without a schema or its name have ``null``."""
+        """Assign the directories of ``inner``; the schema name is ``null`` if there is none."""
         placed = self.inner.place(rows, at_ms=at_ms)
         name = rows.value.schema.name if rows.value.schema is not None else None
         part = name_part("schema_name", name, raw=self.raw)
@@ -95,16 +97,16 @@ _TOGETHER_BYTES = 480
 
 @dataclass(frozen=True, slots=True)
 class FieldPaths:
-    """Writes some fields of a record as a path, in the order they were named."""
+    """Formats fields of a record as a path, in the configured order."""
 
     names: tuple[str, ...]
-    """As in ``partition.field.name``."""
+    """The names from ``partition.field.name``."""
     raw: bool
 
     def read(self, rows: Rows) -> tuple[Int64s, list[str]]:
-        """Return for each record its place in a list of paths, no two of them equal.
+        """Return the index of each record's path, and the list of distinct paths.
 
-        RecordError when a record has none.
+        Raise RecordError if a record has no path.
         """
         codes: Int64s = np.zeros(len(rows), np.int64)
         paths: list[str] = []
@@ -126,7 +128,7 @@ class FieldPaths:
 def _join_codes(
     first: Int64s, first_paths: Sequence[str], second: Int64s, second_paths: Sequence[str]
 ) -> tuple[Int64s, list[str]]:
-    """Put the second path under the first one; only combinations that occur are made."""
+    """Append the second path to the first; create only the combinations that occur."""
     pairs, codes = find_distinct(first * len(second_paths) + second)
     joined = [
         f"{first_paths[pair // len(second_paths)]}/{second_paths[pair % len(second_paths)]}"
@@ -136,7 +138,7 @@ def _join_codes(
 
 
 def _merge_equal(codes: Int64s, paths: list[str]) -> tuple[Int64s, list[str]]:
-    """Return the same with each path once: a path that stood twice would be two directories."""
+    """Remove duplicate paths, so that equal paths do not become two directories."""
     places: dict[str, int] = {}
     renamed = [places.setdefault(path, len(places)) for path in paths]
     if len(places) == len(paths):
@@ -155,23 +157,23 @@ def _read(rows: Rows, name: str) -> Texts:
 
 @dataclass(frozen=True, slots=True)
 class FieldPartitioner:
-    """Directories made of fields alone."""
+    """Assigns directories from field values only."""
 
     fields: FieldPaths
     extractor: Extractor
-    """Of times that objects are closed by; no record fails for want of one."""
+    """Reads the times that file rotation uses. A record without a time does not fail."""
 
     def place(self, rows: Rows, *, at_ms: int) -> Placed:
-        """Place by fields; RecordError names the record that lacks one."""
+        """Assign directories by field; raise RecordError for a record that lacks a field."""
         codes, paths = self.fields.read(rows)
         times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
         return Placed(codes.astype(np.int32), tuple(paths), times)
 
 
 class TimePaths:
-    """Writes times, rounded down to a duration in local time, with a Joda pattern.
+    """Formats times with a Joda pattern, rounded down to a duration in local time.
 
-    Times before 1970 are rounded down too; Confluent's sink rounds them up.
+    Times before 1970 are rounded down too. Confluent's sink rounds them up.
     """
 
     def __init__(self, path_format: PathFormat, duration_ms: int) -> None:
@@ -182,7 +184,7 @@ class TimePaths:
         self._step_ms = unit if unit % duration_ms == 0 else duration_ms
 
     def read(self, times: Int64s) -> tuple[Int64s, list[str]]:
-        """Return for each time its place in a list of paths, no two of them equal."""
+        """Return the index of each time's path, and the list of distinct paths."""
         local = times + self._zone.offsets_ms(times)
         steps, codes = find_distinct(local // self._step_ms)
         paths: dict[str, int] = {}
@@ -197,28 +199,28 @@ class TimePaths:
         return result, list(paths)
 
     def _is_even(self, step: int) -> bool:
-        """Tell whether all times of a step are written alike: no change of the offset in it."""
+        """Return whether all times of a step have one path: the offset does not change in it."""
         if self._step_ms == self._duration_ms:
             return True
         first, last = step * self._step_ms, (step + 1) * self._step_ms - self._duration_ms
         return self._zone.to_utc(last) - self._zone.to_utc(first) == last - first
 
     def _write_all(self, local: Int64s, paths: dict[str, int]) -> Int64s:
-        """Return the places of local times in ``paths``, which grows by those not yet in it."""
+        """Return the index in ``paths`` of each local time, and add the paths that are new."""
         texts = (self._format.write(self._zone.to_utc(time)) for time in local.tolist())
         return np.array([paths.setdefault(text, len(paths)) for text in texts], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class TimePartitioner:
-    """Directories made of times, under those of fields if there are any."""
+    """Assigns directories from times, nested in the directories of fields if there are any."""
 
     paths: TimePaths
     extractor: Extractor
     fields: FieldPaths | None = None
 
     def place(self, rows: Rows, *, at_ms: int) -> Placed:
-        """Place by time; RecordError names the record that has none."""
+        """Assign directories by time; raise RecordError for a record without a time."""
         times = self.extractor.read(rows, at_ms=at_ms)
         codes, paths = self.paths.read(times)
         if self.fields is not None:
@@ -227,7 +229,7 @@ class TimePartitioner:
 
 
 def open_partitioner(options: PartitionOptions) -> Partitioner:
-    """Return the partitioner; cheap, to be called in each task."""
+    """Return the partitioner for the options; this is cheap, so each task calls it."""
     raw = options.partition_path_encoding == "raw"
     affix = options.s3_schema_partition_affix_type
     inner = _open_inner(options, raw=raw)
