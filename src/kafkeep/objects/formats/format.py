@@ -1,4 +1,4 @@
-"""The protocols of a format: an encoder for each object written, a reader for each object read."""
+"""The protocols ``Format`` and ``Encoder``: write and read the objects of one file format. Pure."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from kafkeep.records.schema import Column, Schema
 
 
 class Encoder(Protocol):
-    """One object in the making: columns of one schema in, the object's bytes out, in order.
+    """Encodes one object: takes columns of one schema, and returns the object's bytes in order.
 
-    A task may have a thousand of them open: between calls an encoder holds rows or bytes that
-    ``buffered_bytes`` counts, and little else. Compressed streams are therefore made of independent
-    blocks (gzip members, zstd frames), each complete when it is given out.
+    A task may have a thousand open encoders. Between calls an encoder holds little memory besides
+    the rows or bytes that ``buffered_bytes`` counts. Compressed streams therefore consist of
+    independent blocks (gzip members, zstd frames). An encoder returns only complete blocks.
     """
 
     buffered_bytes: int
-    """What ``flush`` would free."""
+    """The number of bytes that ``flush`` would free."""
 
     def check(self, column: Column) -> None:
-        """RecordError when a row cannot be written into this object; nothing is taken."""
+        """Raise RecordError when this object cannot hold a row. Add nothing."""
 
     def add(self, column: Column) -> bytes:
-        """Take rows that pass ``check``; return the bytes that are ready, often none.
+        """Add rows that pass ``check``. Return the completed bytes, which are often empty.
 
-        No value is null unless the schema is optional; schemaless ones are never null.
+        Values may be null only if the schema is optional. Schemaless values are never null.
         """
 
     def flush(self) -> bytes:
-        """Return everything taken so far, encoded: memory is short."""
+        """Encode and return all buffered rows. The caller uses it when memory is short."""
 
     def finish(self) -> bytes:
-        """Return the rest of the object. Nothing may be added after it."""
+        """Return the rest of the object. No rows may be added afterwards."""
 
 
 class Format(Protocol):
-    """A way to write and read objects. Made from options; travels to tasks."""
+    """Writes and reads objects of one file format. Built from options, and sent to tasks."""
 
     @property
     def extension(self) -> str:
-        """The end of object names, with its dot: ``.json.gz``."""
+        """The file extension with its dot: ``.json.gz``."""
 
     @property
     def codec(self) -> str:
-        """The compression's name for the log: ``none``, ``gzip``, ``zstd``."""
+        """The name of the compression in the log: ``none``, ``gzip``, ``zstd``."""
 
     def encoder(self, schema: Schema | None) -> Encoder:
-        """Begin an object whose values have this schema (None: schemaless JSON texts)."""
+        """Return the encoder of a new object with this schema (None: schemaless JSON texts)."""
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
-        """Read an object made by ``encoder``, in pieces of bounded size.
+        """Yield the rows of an object that ``encoder`` made, in pieces of bounded size.
 
-        ``source`` can be read forward, and is seekable when the format asks for it (Parquet).
-        DamagedError when it is not such an object.
+        ``source`` must be seekable for Parquet. Other formats read it from start to end. Raise
+        DamagedError when the object is not of this format.
         """

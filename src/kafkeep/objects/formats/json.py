@@ -1,4 +1,4 @@
-"""JSON lines: one document a line, a line break after each, also the last."""
+"""The JSON format: one document per line, with a line break after every line. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BREAK = b"\n"
 
 @dataclass(frozen=True)
 class JsonFormat:
-    """Schemaless values are written as they came; others as Connect's JsonConverter would."""
+    """JSON lines. Schemaless values stay unchanged; others are written as by JsonConverter."""
 
     options: FormatOptions
 
@@ -47,10 +47,10 @@ class JsonFormat:
         return json_texts(column.array, column.schema, self.options.json_decimal_format)
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
-        """See Format: schemaless columns of the lines, in pieces of about 4 MiB.
+        """Yield the lines as schemaless columns, in pieces of about 4 MiB. See Format.
 
-        The last line may lack its break, and a break may be CR LF. DamagedError when a line is
-        empty or not UTF-8; that each is one JSON document is not looked at.
+        The last line may lack its line break, and a line break may be CR LF. Raise DamagedError
+        when a line is empty or not UTF-8. The reader does not check that a line is valid JSON.
         """
         plain = open_decompressed(source, self.options.s3_compression_type)
         row = 0

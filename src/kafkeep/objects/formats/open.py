@@ -1,6 +1,6 @@
-"""Open a format by the options of a writer, or recognise it by an object's name; count rows.
+"""Open a format by its options, detect it by an object's name, and count rows. Pure.
 
-Rows are counted without decoding them, in little memory.
+Counting does not decode rows, and needs little memory.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kafkeep.objects.formats.json import JsonFormat
 from kafkeep.options.sink.formats import PARQUET_CODECS, Compression, FormatKind, FormatOptions
 
 View = Literal["value", "keys", "headers"]
-"""Which part of a record an object holds."""
+"""The part of a record that an object holds."""
 
 
 def open_format(kind: FormatKind, options: FormatOptions, *, view: View = "value") -> Format:
-    """Return the format of that kind; Avro and Parquet name and wrap what they hold by ``view``."""
+    """Return the format of that kind. ``view`` sets the schema names in Avro and Parquet."""
     match kind:
         case FormatKind.JSON:
             return JsonFormat(options)
         case FormatKind.BYTES:
             return BytesFormat(options)
         case FormatKind.AVRO:
-            # Imported here: a task that writes JSON does not load the kernels of Avro.
+            # Imported here so that a task that writes JSON does not load the Avro kernels.
             from kafkeep.objects.formats.avro import AvroFormat  # noqa: PLC0415
 
             return AvroFormat(options, view=view)
@@ -44,9 +44,10 @@ def open_format(kind: FormatKind, options: FormatOptions, *, view: View = "value
 def format_of_extension(
     name: str, *, bytes_extension: str = ".bin"
 ) -> tuple[FormatKind, Compression] | None:
-    """Tell what an object's name says of its content, or None when it is none of the formats.
+    """Return the format and compression that a name implies, or None for an unknown extension.
 
-    The compression is that of the object as a whole: Avro and Parquet compress inside.
+    The compression is that of the whole object. Avro and Parquet compress internally, so theirs is
+    NONE.
     """
     for compression, suffix in SUFFIXES.items():
         if bytes_extension and name.endswith(bytes_extension + suffix):
@@ -63,15 +64,15 @@ def format_of_extension(
 
 _READ_BYTES = 1 << 20
 _MOST_IN_FILE = 2**31 - 1
-"""The largest ``flush.size``: no file has more rows, even if they take no bytes at all."""
+"""The largest ``flush.size``. No file has more rows, even if all rows are empty."""
 
 
 def most_rows(source: BinaryIO, options: FormatOptions) -> tuple[int, bool]:
-    """Return how many rows an object has, and whether they are no fewer.
+    """Return the maximum number of rows of an object, and whether this number is exact.
 
-    Bytes may hold their separator, and where it is empty, an empty value takes no room: of them
-    only the largest number possible is known.
-    DamagedError when the object is not of its format as far as it is looked at.
+    For bytes objects it is only an upper bound: a value may contain the separator, and an empty
+    value with an empty separator takes no space. Raise DamagedError when the object is not of its
+    format. Only the parts needed for counting are checked.
     """
     match options.format_class:
         case FormatKind.JSON:

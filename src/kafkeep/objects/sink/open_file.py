@@ -1,10 +1,10 @@
-"""One open file of a window: takes rows, and makes an object of values. In tasks.
+"""One open file of a window: encodes rows into an object of values. Runs in tasks.
 
-If the options ask for it, objects of keys and headers lie beside the values (``Views``).
+If the options ask for it, the file has separate objects for keys and headers (``Views``).
 
-``MemoryTrimmer`` returns freed memory to the system. Workers keep what is freed, as taking it again
-costs more than the work done in it (``spark.jvm.WORKER_MEMORY``). But fragments of free memory then
-add up to more than all that is in use.
+``MemoryTrimmer`` returns freed memory to the system. Workers normally keep freed memory, because
+allocating it again is expensive (``spark.jvm.WORKER_MEMORY``). Over time the free fragments add up
+to more than the memory in use.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind, Schema, arrow_t
 from kafkeep.store.spill import Body, Spill
 
 MORE_BYTES = 200 << 20
-"""How much a worker may grow after its first task before it returns memory."""
+"""The growth of a worker after its first task from which it returns memory."""
 STEP_BYTES = 16 << 20
-"""Memory in use cannot be returned: try again only after this much growth."""
+"""The growth after which to try again. Memory in use cannot be returned."""
 _STATM = Path("/proc/self/statm")
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class MemoryTrimmer:
-    """Watches the memory of this process; does nothing except on Linux with glibc."""
+    """Limits the memory of this process on Linux with glibc. Does nothing on other systems."""
 
     def __init__(self, more_bytes: int = MORE_BYTES) -> None:
         self._allowed = self._due = _first_bytes() + more_bytes
 
     def save(self) -> None:
-        """Return free memory to the system when the process holds much."""
+        """Return free memory to the system when the process exceeds its limit."""
         if _trim is not None and resident_bytes() > self._due:
             _trim(0)
             self._due = max(self._allowed, resident_bytes() + STEP_BYTES)
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not report it."""
+    """Return the resident memory of this process, or 0 if the system does not report it."""
     if not _STATM.exists():
         return 0
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -67,7 +67,7 @@ def _first_bytes() -> int:
 
 
 class Views:
-    """How a sink's objects are made: one format for each of values, keys and headers."""
+    """The formats of a sink's objects: one each for values, keys and headers."""
 
     def __init__(self, sink: SinkOptions) -> None:
         self.sink = sink
@@ -83,12 +83,12 @@ class Views:
 
     @property
     def keys_have_schema(self) -> bool:
-        """Whether keys are stored in a format whose schema says whether one may be null."""
+        """Whether keys are stored in a format whose schema states if they may be null."""
         kind = self.sink.format.keys_format_class
         return "keys" in self.formats and kind in (FormatKind.AVRO, FormatKind.PARQUET)
 
     def extension(self, view: str) -> str:
-        """Return the end of the names of a view's objects."""
+        """Return the file extension of a view's objects."""
         return ("" if view == "value" else f".{view}") + self.formats[view].extension
 
     @property
@@ -97,28 +97,28 @@ class Views:
         return max(map(self.extension, self.formats), key=lambda text: len(text.encode()))
 
     def is_nulls(self, view: str, rows: Rows) -> bool:
-        """Whether all rows are null: any object takes them, whatever its schema."""
+        """Return whether all rows are null. An object of any schema accepts such rows."""
         if view == "keys":
             return bool(rows.key.array.null_count == len(rows))
         in_line = view == "value" and self._writes_nulls and not self.sink.has_envelope
         return in_line and bool(rows.value.array.null_count == len(rows))
 
     def nulls(self, schema: Schema | None, count: int) -> Column:
-        """Return ``count`` nulls as a column of values or keys of a schema."""
+        """Return a column of ``count`` nulls with a schema of values or keys."""
         kind = pa.binary() if schema is None else arrow_type(schema)
         return optional(Column(schema, pa.nulls(count, kind)))
 
     def schema_of_nulls(self, view: str, schema: Schema | None) -> Schema | None:
-        """Return the schema of an object that holds only nulls; they came with ``schema``."""
+        """Return the schema of an object that holds only nulls, whose rows had ``schema``."""
         if view != "keys":
             return schema and schema.as_optional()
         as_bytes = self.sink.format.keys_format_class is FormatKind.BYTES
-        return OPTIONAL_BYTES if as_bytes else None  # else JSON's null
+        return OPTIONAL_BYTES if as_bytes else None  # None: written as a JSON null
 
     def column(self, view: str, rows: Rows) -> Column:
-        """Return what goes into the objects of a view."""
+        """Return the column to write into the objects of a view."""
         if view == "keys":
-            # A required schema stays if it can: a restore rebuilds the bytes of the keys from it.
+            # Keep a required schema if possible: a restore rebuilds the bytes of keys from it.
             has_room = rows.key.array.null_count or not self.keys_have_schema
             return optional(rows.key) if has_room else rows.key
         if view == "headers":
@@ -140,7 +140,7 @@ def optional(column: Column) -> Column:
 
 
 def _with_members(array: pa.StructArray, schema: Schema) -> pa.StructArray:
-    """Return structs whose required members are not null inside a null, as Parquet demands."""
+    """Return structs in which required members of a null are not null, as Parquet requires."""
     if not schema.fields:
         return array
     members = [
@@ -173,13 +173,13 @@ def _with_json_nulls(column: Column) -> Column:
 
 
 MAX_RUNS = 100_000
-"""An entry lists no more runs: they would take too much room in the log."""
+"""The maximum of runs in an entry. More would take too much space in the log."""
 TOMBSTONES = "tombstones"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """Where a file of a window lies: topic and directory, and whether it holds tombstones."""
+    """The location of a file: topic and directory, and whether it holds tombstones."""
 
     topic: str
     path: str
@@ -196,19 +196,19 @@ class Part:
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def take(self, data: bytes) -> None:
-        """Add bytes."""
+        """Add encoded bytes to the body and the digest."""
         self.body.add(data)
         self.digest.update(data)
 
     @property
     def in_memory(self) -> int:
-        """The bytes that it holds in memory."""
+        """The number of bytes held in memory."""
         return self.body.in_memory + self.encoder.buffered_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedObject:
-    """One object, complete but for its name in the store."""
+    """One complete object that has no name yet."""
 
     place: FileLocation
     view: str
@@ -216,18 +216,18 @@ class FinishedObject:
     format: str
     codec: str
     first: int
-    """Offset of its first row: its name."""
+    """The offset of its first row. It becomes part of the name."""
     offsets: NDArray[np.int64]
     min_timestamp: int
     max_timestamp: int
     raw_bytes: int
-    """The size of its records in Kafka; for keys and headers beside values, its own size."""
+    """The size of its records in Kafka. For keys and headers, the size of the object."""
     body: Body
     sha256: str
 
     @property
     def runs(self) -> Runs:
-        """The offsets of its rows as runs; none when there are too many runs."""
+        """The offsets of its rows as runs; empty when there are too many runs."""
         edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
         if len(edges) >= MAX_RUNS:
             return NO_RUNS
@@ -237,7 +237,7 @@ class FinishedObject:
 
 
 class OpenFile:
-    """One file: an object of values, and those of keys and headers beside it."""
+    """One open file: an object of values, and optional objects of keys and headers."""
 
     def __init__(self, views: Views, place: FileLocation, spill: Spill) -> None:
         self._views = views
@@ -247,13 +247,13 @@ class OpenFile:
         self._weight = 0
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._nulls: dict[str, int] = {}
-        """Nulls of an object before the first value or key that has a schema."""
+        """For each view, the number of nulls before the first row that has a schema."""
         self._null_schema: Schema | None = None
         self.parts: dict[str, Part] = {}
         self._names = [v for v in views.formats if not (place.tombstones and v == "value")]
 
     def prepare(self, rows: Rows) -> dict[str, tuple[Part, Column]]:
-        """Return the columns for each of its objects; RecordError when one cannot take a row."""
+        """Return the column for each object. Raise RecordError when an object refuses a row."""
         found = {}
         for view in self._names:
             column = self._views.column(view, rows)
@@ -262,7 +262,7 @@ class OpenFile:
                 if part is not None:
                     column = self._views.nulls(part.schema, len(rows))
                 elif view == "value" or column.schema is None:
-                    continue  # they wait for a row that has a schema
+                    continue  # these nulls are written after a row brings a schema
             if part is None:
                 column = optional(column) if view in self._nulls else column
                 part = self._begin(view, column.schema)
@@ -274,7 +274,7 @@ class OpenFile:
 
     @property
     def takes_null_keys(self) -> bool:
-        """Whether a key may be null in what it holds so far."""
+        """Whether the schema of the keys so far allows nulls."""
         part = self.parts.get("keys")
         return part is None or part.schema is None or part.schema.optional
 
@@ -282,7 +282,7 @@ class OpenFile:
         return Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
 
     def take(self, prepared: PreparedRows, weight: int) -> None:
-        """Add prepared rows, which have ``weight`` bytes in Kafka."""
+        """Add prepared rows. ``weight`` is their size in Kafka."""
         rows = prepared.rows
         self._weight += weight
         self._offsets.append(rows.offsets)
@@ -297,13 +297,13 @@ class OpenFile:
             part.take(part.encoder.add(column))
 
     def _take_nulls(self, view: str, part: Part) -> None:
-        """Add an object to the file, if it is new, and the nulls that came before its values."""
+        """Add an object to the file if it is new, and write the nulls that preceded its rows."""
         self.parts[view] = part
         if count := self._nulls.pop(view, 0):
             part.take(part.encoder.add(self._views.nulls(part.schema, count)))
 
     def finish(self) -> Iterator[FinishedObject]:
-        """Complete its objects."""
+        """Complete and yield the objects of the file."""
         offsets = np.concatenate(self._offsets)
         for view in tuple(self._nulls):
             schema = self._views.schema_of_nulls(view, self._null_schema)
@@ -335,7 +335,7 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """Rows of one file as the columns of its objects; nothing is added yet."""
+    """Rows of one file as columns of its objects, not added yet."""
 
     place: FileLocation
     file: OpenFile

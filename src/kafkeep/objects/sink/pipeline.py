@@ -1,6 +1,6 @@
-"""The pipeline of a sink: convert, transform, drop nulls, place. In tasks.
+"""The pipeline of a sink: convert, transform, drop nulls, assign directories. Runs in tasks.
 
-A record that fails is a ``BadRecord``. The caller decides whether it stops the run.
+A record that fails becomes a ``BadRecord``. The caller decides whether to stop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Stage(StrEnum):
-    """The stage at which a record failed, by Connect's names."""
+    """The stage at which a record failed, with the names that Connect uses."""
 
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
@@ -49,14 +49,14 @@ class BadRecord:
     error: RecordError
 
     def error_in(self, pid: PartitionId) -> RecordError:
-        """Return its error, which names partition and offset once."""
+        """Return the error, with the partition and the offset in its message."""
         named = f"{pid} offset {self.offset}: "
         return RecordError(named + self.error.message.removeprefix(named), hint=self.error.hint)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRows:
-    """Rows to write, with the directory and the size of each."""
+    """Rows to write, with the directory and the Kafka size of each."""
 
     rows: Rows
     placed: Placed
@@ -64,10 +64,10 @@ class PlacedRows:
 
 
 class Pipeline:
-    """Turns decoded batches into placed rows; keeps no state between calls."""
+    """Turns decoded batches into placed rows. Keeps no state between calls."""
 
     def __init__(self, sink: SinkOptions, names: NameCheck) -> None:
-        # An envelope holds the null value: there is nothing to fail, ignore or write apart.
+        # An envelope can hold a null value, so behavior.on.null.values does not apply.
         self._nulls = "write" if sink.has_envelope else sink.nulls.behavior_on_null_values
         self._reports_nulls = (
             sink.nulls.report_null_values_to_dlq
@@ -94,7 +94,7 @@ class Pipeline:
     ) -> Iterator[PlacedRows]:
         """Yield a decoded batch (``kafka.batch.decode.RECORD_SCHEMA``) as placed rows, in order.
 
-        ``source`` has the number of its folder, as ``PlannedRange.folder_id``.
+        ``source`` is the ``folder_id`` of the planned range.
         """
         offsets = view_numbers(batch.column("offset"), np.int64)
         sizes = weigh_records(*(batch.column(name) for name in ("key", "value", "headers")))
@@ -143,7 +143,7 @@ class Pipeline:
             yield piece
 
     def _without_nulls(self, rows: Rows, on_bad: Callable[[BadRecord], None]) -> Iterator[Rows]:
-        """Leave out records without a value, unless they are to be written."""
+        """Drop records with a null value, unless the options say to write them."""
         if self._nulls == "write" or rows.value.array.null_count == 0:
             yield rows
             return
@@ -168,7 +168,7 @@ class Pipeline:
     def _named(
         self, rows: Rows, placed: Placed, source: PartitionId, on_bad: Callable[[BadRecord], None]
     ) -> Iterator[tuple[Rows, Placed]]:
-        """Leave out records of directories where no object can have a name."""
+        """Report and drop records whose directory makes an invalid object name."""
         reasons = self._names.refusals(source, rows.topic, placed.paths)
         if not any(reasons):
             yield rows, placed
@@ -184,7 +184,7 @@ class Pipeline:
 
 
 def _apart(rows: Rows, placed: Placed, folder: str) -> Placed:
-    """Place tombstones in a folder of their own."""
+    """Move tombstones to the directory ``folder``."""
     if rows.value.array.null_count == 0:
         return placed
     absent, code = view_valid(rows.value.array) == 0, len(placed.paths)
@@ -205,7 +205,7 @@ def _careful(
     stage: Stage,
     on_bad: Callable[[BadRecord], None],
 ) -> Iterator[tuple[Rows, T]]:
-    """Run ``step`` on rows; where it fails, on halves, until the bad record is alone."""
+    """Run ``step`` on rows, and report the bad records that bisection finds."""
     if len(rows) == 0:
         return
     try:
@@ -223,7 +223,7 @@ def _careful(
 
 
 def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[ConvertedRange]:
-    """Convert keys; those that are not stored stay bytes, so that a bad key does no harm."""
+    """Convert keys. Without a converter keys stay bytes, so a bad key causes no error."""
     if converter is None:
         return [ConvertedRange(0, len(keys), Column(OPTIONAL_BYTES, keys))]
     return list(converter.convert(keys))

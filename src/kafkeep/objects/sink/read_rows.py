@@ -1,4 +1,4 @@
-"""Read the rows of a sink's object, and the records of a file, changed if asked for. In tasks."""
+"""Read the rows of sink objects and the records of files, with optional changes. Runs in tasks."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ _NO_HEADER = pa.array([], _HEADERS.value_type)
 def iter_columns(
     store: ByteRangeReader, entry: Entry, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[Column]:
-    """Yield the rows of an object in pieces; their number is checked against the log's.
+    """Yield the rows of an object in pieces, and compare their number with the log.
 
-    The object is checked whole before its first row is given, JSON texts are checked one by one.
+    The size and SHA-256 of the object are checked before the first row. Each JSON text is checked
+    too.
     """
     with naming(entry), open_object(store, entry, memory_bytes=memory_bytes) as source:
         yield from iter_source(source, entry, options)
 
 
 def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterator[Column]:
-    """Yield the rows of an object that is at hand already, and known to be unchanged."""
+    """Yield the rows of an open object whose checksum was already checked."""
     told = options.format(entry)
     form = open_format(told.format_class, told)
     if isinstance(form, BytesFormat):
@@ -66,7 +67,7 @@ def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterato
 
 def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | PreflightError:
     if isinstance(form, BytesFormat):
-        # Its SHA-256 is right, so it was written like this.
+        # The SHA-256 matches, so the object is not damaged: a value holds the separator.
         return PreflightError(
             f"{entry.key}: its {entry.records} records cannot be told apart: split at the "
             f"separator they are {found}",
@@ -77,7 +78,7 @@ def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | Prefli
 
 
 def check_documents(column: Column, before: int) -> Column:
-    """Return a column of JSON texts; DamagedError names the line that is no document."""
+    """Return ``column``. Raise DamagedError, with the line number, when a text is not JSON."""
     checked = check_texts(column.array)
     if len(checked.bad):
         row = int(checked.bad[0])
@@ -90,7 +91,7 @@ def iter_file(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file in ``RECORD_SCHEMA``, in the order they were written.
 
-    What it does not hold: offsets and times are ``UNKNOWN``, keys null, headers none.
+    Missing offsets and timestamps are ``UNKNOWN``. Missing keys are null, missing headers empty.
     """
     if options.changes is not None:
         yield from iter_changed_file(store, file, options, memory_bytes=memory_bytes)
@@ -121,7 +122,7 @@ def iter_file(
 
 
 def time_of(entry: Entry) -> int:
-    """Return the time of each row where all have the same."""
+    """Return the timestamp of the rows if all have the same one, else ``UNKNOWN``."""
     return entry.min_timestamp if entry.min_timestamp == entry.max_timestamp else UNKNOWN
 
 
@@ -160,7 +161,7 @@ def _iter_changed(
 def _aligned(
     views: list[Iterator[pa.Array] | None], records: int
 ) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
-    """Cut the pieces of several objects alike; what there is no object for is null or empty."""
+    """Yield pieces of equal length from the objects. Missing keys are null, headers empty."""
     waiting: list[pa.Array | None] = [None, None, None]
     left = records
     while left:
@@ -177,7 +178,7 @@ def _aligned(
         )
         left -= rows
     for view in views:
-        for _ in view or ():  # so that the end of each object is looked at, too
+        for _ in view or ():  # read each object to its end, to detect damage there
             pass
 
 
@@ -187,7 +188,7 @@ def _no_headers(rows: int) -> pa.ListArray:
 
 
 def from_whole(column: Column) -> pa.RecordBatch:
-    """Return rows that are whole Kafka records in ``RECORD_SCHEMA``; DamagedError if not."""
+    """Convert envelope rows to ``RECORD_SCHEMA``. Raise DamagedError for any other rows."""
     if column.schema is None:
         array, misfits = decode_spans(find_documents(column.array), KAFKA_RECORD)
         if misfits:
@@ -224,9 +225,9 @@ def _batch(
 def iter_changed_file(
     store: ByteRangeReader, file: StoredFile, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what becomes of a file's records in ``RECORD_SCHEMA``; some may be left out.
+    """Yield the changed records of a file in ``RECORD_SCHEMA``. A Filter may drop some.
 
-    PreflightError when rows cannot become what the options want.
+    Raise PreflightError when the options cannot be applied to a row.
     """
     pid, where = file.main.partition_id, file.main.key
     change = _open_change(file, options)
@@ -243,9 +244,10 @@ def iter_changed_file(
 
 
 def _open_change(file: StoredFile, options: ReadOptions) -> RecordChange:
-    """Open what the options name; where they name no converter, the log's counts if there is one.
+    """Open the converters and transforms of the options, or else the converters in the log.
 
-    Keys may be made of values that had none: then no object tells how.
+    A transform may make keys for records that had none. No object of keys exists then, so the key
+    converter comes from the options of the sink.
     """
     changes = options.changes
     assert changes is not None
@@ -269,7 +271,7 @@ def _open_change(file: StoredFile, options: ReadOptions) -> RecordChange:
 def _iter_rows(
     store: ByteRangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
 ) -> Iterator[Rows]:
-    """Yield the rows of a file as values; what it does not hold is null, empty or unknown."""
+    """Yield the decoded rows of a file. Missing parts are null, empty or ``UNKNOWN``."""
     main, offsets, done = file.main, RowOffsets(file.main), 0
     tombstones = main.view == "tombstones"
     told = None
@@ -304,7 +306,7 @@ def _no_changed_headers(rows: int) -> pa.ListArray:
 def _changed_aligned(
     store: ByteRangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
 ) -> Iterator[tuple[Column, Column | None, Column | None]]:
-    """Cut the pieces of a file's objects alike; None where there is no object."""
+    """Yield pieces of equal length from the objects of a file; None for a missing object."""
     views = [
         _iter_named(store, entry, options, memory_bytes) if entry else None
         for entry in (file.main, file.keys, file.headers)
@@ -322,7 +324,7 @@ def _changed_aligned(
         yield cut[0], cut[1], cut[2]
         left -= rows
     for view in views:
-        for _ in view or ():  # so that the end of each object is looked at, too
+        for _ in view or ():  # read each object to its end, to detect damage there
             pass
 
 
@@ -336,7 +338,10 @@ def _iter_named(
 
 
 def _plain(column: Column, nulls: bool) -> Column:
-    """Take Parquet's envelope from keys: ``RecordKey`` has one member."""
+    """Unwrap keys from the ``RecordKey`` struct of Parquet, which has one member.
+
+    With ``nulls``, replace each JSON null by an Arrow null.
+    """
     schema = column.schema
     if schema is not None and schema.kind is Kind.STRUCT and schema.name == "RecordKey":
         return Column(schema.fields[0].schema, column.array.field(0))

@@ -1,7 +1,7 @@
-"""An open window: the open files of one partition, filled until a rule ends them. In tasks.
+"""An open window: the open files of one partition, filled until a rule closes them. Runs in tasks.
 
-Rows are checked before any of them is added. A row that no file can take is returned to the caller,
-and the window is as if it had never come.
+All rows are checked before any row is added. A row that no file accepts is returned to the caller
+and leaves the window unchanged.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from kafkeep.store.spill import Spill
 
 @dataclass(frozen=True, slots=True)
 class AssignedRows:
-    """Rows, with the file, the size and perhaps the time of each."""
+    """Rows, with the file, the size and optionally the timestamp of each."""
 
     rows: Rows
     places: tuple[FileLocation, ...]
     codes: NDArray[np.int32]
-    """For each row, which of the places."""
+    """For each row, the index of its place."""
     sizes: NDArray[np.int64]
     times: NDArray[np.int64] | None
 
@@ -47,11 +47,11 @@ class AssignedRows:
 
     @property
     def tombstones(self) -> int | None:
-        """Which of the places is the folder of tombstones; None without one."""
+        """The index of the place for tombstones; None when there is none."""
         return len(self.places) - 1 if self.places and self.places[-1].tombstones else None
 
     def without(self, rows: Sequence[int]) -> AssignedRows:
-        """Return a copy without these rows, which holds none of their memory."""
+        """Return a copy without these rows. It keeps no reference to their memory."""
         kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
         return replace(
             self,
@@ -77,29 +77,29 @@ def assign_files(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
 
 @dataclass(frozen=True, slots=True)
 class FillResult:
-    """How far rows were added, and why no further."""
+    """The number of rows that were added, and the reason to stop there."""
 
     stop: int
     """The first row that was not added."""
     reason: Reason | None = None
-    """Why the window ends in front of it."""
+    """Why the window closes before row ``stop``; None when it stays open."""
     bad: tuple[tuple[int, RecordError], ...] = ()
-    """Rows from ``stop`` on that no file takes: the caller leaves them out and continues."""
+    """Rows from ``stop`` that no file accepts. The caller removes them and continues."""
 
 
 class OpenWindow:
-    """The open files of a partition and the rules that end them. Ended by ``files.finish``."""
+    """The open files of a partition and the rules that close them. ``files.finish`` closes it."""
 
     def __init__(self, views: Views, memory: MemoryBudget, rules: RotateRules) -> None:
         self.files = WindowFiles(views, memory)
         self.state = WindowState()
         self.last_offset = -1
-        """Of the last row added."""
+        """The offset of the last row added."""
         self._rules = rules
         self._keys_have_schema = views.keys_have_schema
 
     def fill(self, assigned: AssignedRows, begin: int) -> FillResult:
-        """Add rows from ``begin`` until the window ends, a row is refused, or none is left."""
+        """Add rows from ``begin`` until the window closes, a row is refused, or no row is left."""
         limit, refusal = self._limit(assigned, begin)
         if (at := self._null_key(assigned, begin, limit)) < limit:
             limit, refusal = at, None
@@ -132,23 +132,23 @@ class OpenWindow:
         return FillResult(stop, Reason.SCHEMA if ends else None)
 
     def _limit(self, assigned: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
-        """Return the first row that the file open for it does not take.
+        """Return the first row that its open file does not accept.
 
-        With an error when a new file would not take it either.
+        The error is set when a new file would not accept the row either.
         """
         limit, refusal = len(assigned), None
         barred = self._barred(assigned)
         valid = view_valid(assigned.rows.value.array) if barred else None
         for code, error in barred.items():
             here = assigned.codes[begin:limit] == code
-            # A tombstone has no schema: it goes into the file that is open.
+            # A tombstone has no schema, so the open file accepts it.
             hits = np.flatnonzero(here if valid is None else here & (valid[begin:limit] != 0))
             if len(hits):
                 limit, refusal = begin + int(hits[0]), error
         return limit, refusal
 
     def _null_key(self, assigned: AssignedRows, begin: int, limit: int) -> int:
-        """Return the first row whose key is null in a file where none may be, or ``limit``."""
+        """Return the first row with a null key whose file accepts no null keys, or ``limit``."""
         absent = view_valid(assigned.rows.key.array) if self._keys_have_schema else None
         if absent is None:
             return limit
@@ -165,7 +165,7 @@ class OpenWindow:
         return found
 
     def _barred(self, assigned: AssignedRows) -> dict[int, RecordError | None]:
-        """Return the places whose open files do not take rows of this schema."""
+        """Return the places whose open files do not accept rows of this schema."""
         found: dict[int, RecordError | None] = {}
         schema = assigned.rows.value.schema
         for code, place in enumerate(assigned.places) if len(self.files) else ():
@@ -179,7 +179,7 @@ class OpenWindow:
     def _refused(
         self, assigned: AssignedRows, begin: int, refusal: RecordError
     ) -> tuple[tuple[int, RecordError], ...]:
-        """Return the refused row, and those right after it that go to the same file."""
+        """Return the refused row, and the rows directly after it for the same file."""
         others = np.flatnonzero(assigned.codes[begin:] != assigned.codes[begin])
         end = begin + int(others[0]) if len(others) else len(assigned)
         return tuple((row, refusal) for row in range(begin, end))
@@ -187,7 +187,7 @@ class OpenWindow:
     def _prepare(
         self, assigned: AssignedRows, begin: int, stop: int
     ) -> Iterator[tuple[PreparedRows, int]]:
-        """Yield the rows of each file, and their size; nothing is added yet."""
+        """Yield the prepared rows of each file, and their size. Add nothing yet."""
         if begin == stop:
             return
         rows, here = assigned.rows.slice(begin, stop), assigned.codes[begin:stop]
@@ -205,7 +205,7 @@ class OpenWindow:
     def _bad(
         self, assigned: AssignedRows, begin: int, stop: int
     ) -> Iterator[tuple[int, RecordError]]:
-        """Find the rows that no file takes, by halving until each is alone."""
+        """Find the rows that no file accepts, by bisection."""
         try:
             for _ in self._prepare(assigned, begin, stop):
                 pass
@@ -219,14 +219,15 @@ class OpenWindow:
 
 
 MEMORY_BYTES = 80 << 20
-"""The memory that the files of one task may use before they go to disk."""
+"""The memory limit for the files of one task. Files beyond it go to disk."""
 
 
 class MemoryBudget:
-    """The memory of all files of a task: beyond the limit, the largest files go to disk.
+    """The memory limit for all files of a task. Beyond the limit, the largest files go to disk.
 
-    Files that are being stored count too, but stay in memory, as uploads read them. ``wait_one``
-    waits for one of these first, and returns whether there was any.
+    Files that are being uploaded count too, but stay in memory because uploads read them.
+    ``wait_one`` waits for one upload and returns False when none is running. It is called before
+    any file goes to disk.
     """
 
     def __init__(
@@ -238,11 +239,11 @@ class MemoryBudget:
         self._trimmer = MemoryTrimmer()
 
     def join(self, window: WindowFiles) -> None:
-        """Count a window from now on."""
+        """Start to count a window."""
         self._windows.add(window)
 
     def leave(self, window: WindowFiles) -> None:
-        """Count it no longer; called when its objects are stored, by any thread."""
+        """Stop counting a window. Any thread may call it when the objects are stored."""
         self._windows.discard(window)
 
     @property
@@ -251,7 +252,10 @@ class MemoryBudget:
         return sum(window.held_bytes for window in tuple(self._windows))
 
     def save(self) -> None:
-        """Move complete bytes to disk, the largest first; if that is not enough, all bytes."""
+        """Reduce memory to the limit: wait for uploads, then move files to disk, largest first.
+
+        Encoded bytes go first. If that is not enough, encoders are flushed too.
+        """
         self._trimmer.save()
         while self.held_bytes > self._limit and self._wait_one():
             pass
@@ -266,7 +270,7 @@ class MemoryBudget:
 
 
 class WindowFiles:
-    """All open files of one partition; they close together."""
+    """All open files of one partition. They close together."""
 
     def __init__(self, views: Views, memory: MemoryBudget) -> None:
         self._views = views
@@ -276,7 +280,7 @@ class WindowFiles:
         self._schemas: dict[FileLocation, Schema | None] = {}
         self._memory = memory
         self.held_bytes = 0
-        """The memory that they held when it was last counted."""
+        """The memory of the files at the last count."""
         self.is_finished = False
         memory.join(self)
 
@@ -284,25 +288,32 @@ class WindowFiles:
         return len(self._files)
 
     def wants_new(self, place: FileLocation, schema: Schema | None) -> bool:
-        """Whether a value of ``schema`` cannot go into the file that is open there."""
+        """Return whether a value of ``schema`` needs a new file at ``place``."""
         if place not in self._schemas or place.tombstones:
             return False
         return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
 
     def takes_null_keys(self, place: FileLocation, begins_so: bool) -> bool:
-        """Whether a key may be null in the file of a place; ``begins_so`` where none is open."""
+        """Return whether the file at ``place`` accepts null keys.
+
+        ``begins_so`` is the answer when no file is open there.
+        """
         file = self._files.get(place)
         return begins_so if file is None else file.takes_null_keys
 
     def prepare(self, place: FileLocation, rows: Rows) -> PreparedRows:
-        """Prepare rows for one file; RecordError when it cannot take one. Changes nothing."""
+        """Prepare rows for one file, without changing it.
+
+        Raise RecordError when the file does not accept a row.
+        """
         file = self._files.get(place) or OpenFile(self._views, place, self._spill)
         return PreparedRows(place, file, rows, file.prepare(rows))
 
     def take(self, prepared: PreparedRows, weight: int) -> None:
-        """Add rows, which have ``weight`` bytes in Kafka, to their file; open it if it is new.
+        """Add prepared rows to their file, and open the file if it is new.
 
-        Prepared rows must be taken before others are prepared for the same file.
+        ``weight`` is the size of the rows in Kafka. The caller takes prepared rows before it
+        prepares other rows for the same file.
         """
         self._files.setdefault(prepared.place, prepared.file)
         if "value" in prepared.columns:
@@ -310,32 +321,32 @@ class WindowFiles:
         prepared.file.take(prepared, weight)
 
     def save_memory(self) -> None:
-        """Count the memory of the files, and move some to disk when the task uses too much."""
+        """Count the memory of the files, and move files to disk if the task exceeds its limit."""
         self._count()
         self._memory.save()
 
     def to_disk(self) -> None:
-        """Move the bytes that are complete to disk."""
+        """Move the encoded bytes to disk."""
         for part in self._parts():
             part.body.to_disk()
         self._count()
 
     def flush(self) -> None:
-        """Complete what encoders hold, and move it to disk."""
+        """Flush the encoders, and move all bytes to disk."""
         for part in self._parts():
             part.take(part.encoder.flush())
             part.body.to_disk()
         self._count()
 
     def finish(self) -> list[FinishedObject]:
-        """Complete every file; the spill lives until ``close``."""
+        """Complete every file. Their bytes stay readable until ``close``."""
         self.is_finished = True
         done = [finished for file in self._files.values() for finished in file.finish()]
         self._count()
         return done
 
     def close(self) -> None:
-        """Forget everything and free the disk space."""
+        """Release the memory and the disk space."""
         self._memory.leave(self)
         self._spill.close()
 

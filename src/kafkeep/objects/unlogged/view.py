@@ -1,4 +1,4 @@
-"""Present objects that no log names as a view of a log, and state what they do not tell. Pure."""
+"""Present unlogged objects as a view of a log, and list the information they lack. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kafkeep.options.sink.formats import FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
 
 NAME = "confluent-objects"
-"""Stands where the name of a log would."""
+"""The name of the log in the view."""
 BROKER_DEFAULT = -1
-"""Asks the broker for its own number of replicas."""
+"""Makes the broker use its default replication factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloggedView:
-    """A view, and what could not be made part of it."""
+    """A view of unlogged objects, with the grouping and the index it was made from."""
 
     view: ArchiveView
     grouped: Grouped
@@ -34,7 +34,10 @@ class UnloggedView:
 
 
 def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) -> UnloggedView:
-    """Make a view of objects; the topics have as many partitions as names and ``index`` tell."""
+    """Return a view of the objects in ``index``.
+
+    The partition count of a topic is the larger one of the object names and ``index``.
+    """
     grouped = group(index.objects, options)
     topics = tuple(_topics(grouped, index))
     changes = Changes(entries=tuple(grouped.entries), topics=topics)
@@ -79,7 +82,7 @@ _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"
 
 
 def what_is_not_told(entries: Sequence[Entry], options: UnloggedOptions) -> tuple[str, ...]:
-    """Say it for the entries of one topic."""
+    """Return one sentence for each kind of information that the objects of a topic lack."""
     return (
         *_about_times(options),
         *_about_views(entries, options),
