@@ -1,7 +1,7 @@
-"""The Gregorian calendar in whole numbers, for any year, and time zones over columns of times.
+"""Gregorian calendar arithmetic for any year, and time zones over arrays of timestamps.
 
-Kafka's times are any int64, which ``datetime`` cannot hold. Zones go back from local time to UTC
-as Joda does.
+A Kafka timestamp is any int64, and ``datetime`` cannot represent all of them. Local times are
+converted to UTC by Joda's rules. The module is pure, except that it reads the tz database.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MONTHS = (
 )
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 CYCLE_DAYS = 146_097
-"""In 400 years the calendar repeats itself, days of the week too."""
+"""The calendar, including the days of the week, repeats after this many days (400 years)."""
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a date."""
-    # The year is taken to begin in March, so that the leap day is its last.
+    """Return the number of days from 1970-01-01 to a date."""
+    # The calculation starts the year in March, so that the leap day is the last day of the year.
     if month <= 2:
         year -= 1
     cycle, in_cycle = divmod(year, 400)
@@ -47,7 +47,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def date_of(days: int) -> tuple[int, int, int]:
-    """Return year, month and day, the reverse of ``days_of``."""
+    """Return the year, month and day of a day number; the inverse of ``days_of``."""
     cycle, rest = divmod(days + 719_468, CYCLE_DAYS)
     in_cycle = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
     in_year = rest - (365 * in_cycle + in_cycle // 4 - in_cycle // 100)
@@ -58,32 +58,31 @@ def date_of(days: int) -> tuple[int, int, int]:
 
 
 def weekday_of(days: int) -> int:
-    """Return 1 for Monday to 7 for Sunday."""
+    """Return the ISO day of the week: 1 for Monday to 7 for Sunday."""
     return (days + 3) % 7 + 1
 
 
 def week_of(days: int) -> tuple[int, int]:
-    """Return the ISO year of weeks and the week in it."""
+    """Return the ISO week-based year and the week number."""
     thursday = days - weekday_of(days) + 4
     year = date_of(thursday)[0]
     return year, (thursday - days_of(year, 1, 1)) // 7 + 1
 
 
 def first_week(year: int) -> int:
-    """Return the Monday that begins week 1 of an ISO year, in days."""
+    """Return the day number of the Monday that starts week 1 of an ISO year."""
     fourth = days_of(year, 1, 4)
     return fourth - weekday_of(fourth) + 1
 
 
 def days_in_month(year: int, month: int) -> int:
-    """Return how long a month is."""
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     return days_of(*following, 1) - days_of(year, month, 1)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BUCKET_MS = 6 * 3_600_000
-"""No zone has ever changed twice within so short a time."""
+"""No time zone has ever changed its offset twice within a bucket of this length."""
 _NEVER = np.iinfo(np.int64).max
 _FIRST_MS = days_of(2, 1, 1) * DAY_MS
 _LAST_MS = days_of(9000, 1, 1) * DAY_MS
@@ -94,13 +93,13 @@ _WINTER_MS = {
     "Eire": 0,
     "Europe/Dublin": 0,
 }
-"""Standard time where the tz database may call winter, or Ramadan, the exception; Joda does not."""
+"""Standard offsets, as in Joda, of zones where the tz database may define negative summer time."""
 
 
 class Zone:
-    """A time zone: UTC, a fixed offset (``+09:00``), or one of the tz database.
+    """A time zone: UTC, a fixed offset (``+09:00``), or a zone of the tz database.
 
-    What it looked up it keeps, so one zone serves all pieces of a task.
+    A zone caches its lookups, so all batches of a task share one instance.
     """
 
     def __init__(self, name: str) -> None:
@@ -113,14 +112,17 @@ class Zone:
         return Zone, (self.name,)
 
     def offset_ms(self, time_ms: int) -> int:
-        """Return what local time is ahead of UTC at a moment; years beyond 9000 repeat earlier."""
+        """Return the UTC offset at a moment.
+
+        After the year 9000 the offsets repeat every 400 years.
+        """
         if self._zone is None:
             return self.fixed_ms or 0
         before, turn, after = self._bucket(time_ms // _BUCKET_MS)
         return before if time_ms < turn else after
 
     def offsets_ms(self, times: Int64s) -> Int64s:
-        """Return the offset at each of many moments."""
+        """Return the UTC offset at each moment."""
         if self._zone is None:
             return np.full(len(times), self.fixed_ms, np.int64)
         buckets, places = find_distinct(times // _BUCKET_MS)
@@ -132,7 +134,7 @@ class Zone:
         return np.where(times < turn[places], before[places], after[places])
 
     def is_standard(self, time_ms: int) -> bool:
-        """Tell whether it is standard time at a moment, not summer time."""
+        """Return whether standard time, not summer time, applies at a moment."""
         if self._zone is None:
             return True
         if self.name in _WINTER_MS:
@@ -141,10 +143,11 @@ class Zone:
         return summer is None or summer <= timedelta(0)
 
     def to_utc(self, local_ms: int) -> int:
-        """Return the moment of a local time as Joda's ``convertLocalToUTC`` does, not strictly.
+        """Return the UTC time of a local time, as Joda's lenient ``convertLocalToUTC`` does.
 
-        Which moment is taken of a local time that comes twice depends on the side of Greenwich;
-        one that never comes is moved by the length of the gap.
+        A local time can occur twice, when clocks go back. The choice between the two moments then
+        depends on the sign of the offset. A local time that never occurs is shifted by the length
+        of the gap.
         """
         guess = self.offset_ms(local_ms)
         offset = self.offset_ms(local_ms - guess)
@@ -153,7 +156,7 @@ class Zone:
         return local_ms - offset
 
     def _bucket(self, bucket: int) -> tuple[int, int, int]:
-        """Return the offset at its beginning, when it changes, and the offset after that."""
+        """Return the offset at the start of a bucket, its change and the offset after it."""
         found = self._buckets.get(bucket)
         if found is None:
             start = bucket * _BUCKET_MS

@@ -1,1 +1,1 @@
-"""JSON text in Arrow columns: scanning, decoding and encoding without loss."""
+"""JSON texts in Arrow columns: scan, decode and encode them without loss."""

@@ -1,8 +1,9 @@
-"""JSON values of a known Connect schema, read into Arrow columns member by member.
+"""Decode JSON values of a known Connect schema into Arrow columns, member by member; pure.
 
-As Connect's JsonConverter reads them, only stricter: it makes 0 of a text where a number should
-be and cuts numbers to their type; here such a row is at fault. A missing or null value is the
-schema's default; members that a struct does not have are passed over.
+The rules are those of Connect's JsonConverter, but stricter. JsonConverter reads a text as 0 where
+the schema expects a number, and truncates numbers to their type. This module reports such a row as
+a fault. A missing or null value becomes the schema's default. Members that the struct does not
+define are ignored.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ _MAX_EXPONENT = 20
 
 @dataclass(frozen=True, slots=True)
 class JsonValues:
-    """JSON values on their way into one column: the same member of many rows."""
+    """The same member of many rows, to be decoded into one column."""
 
     spans: FieldSpans
     schema: Schema
     rows: Int64s
-    """To which row of the whole each value belongs."""
+    """The row of the whole column that each value belongs to."""
     where: str
-    """What to call them in a sentence."""
+    """The name of the values in error messages."""
     faults: dict[int, str]
-    """Rows that do not fit, and why; shared by all members."""
+    """Rows that do not fit the schema, with the reason. All members share this dict."""
     valid: pa.Buffer | None = None
-    """Arrow's validity of the column."""
+    """The validity bitmap of the column."""
 
     def fault(self, which: NDArray[np.bool_] | slice, sentence: str) -> None:
-        """Note that the rows of some values do not fit; the first reason stays."""
+        """Record that the rows of some values do not fit; a row keeps its first reason."""
         for row in self.rows[which].tolist():
             self.faults.setdefault(row, sentence)
 
@@ -62,18 +63,17 @@ class JsonValues:
         return self.spans.data[self.spans.starts[i] : self.spans.ends[i]].tobytes()
 
     def array(self, *buffers: NDArray[np.generic]) -> pa.Array:
-        """Return a column made of its buffers."""
+        """Return a column over these buffers."""
         parts = [self.valid, *map(pa.py_buffer, buffers)]
         return pa.Array.from_buffers(arrow_type(self.schema), len(self.spans), parts)
 
 
 def read_bools(values: JsonValues) -> pa.Array:
-    """Return a boolean column."""
     return values.array(np.packbits(values.spans.kinds == FieldKind.TRUE, bitorder="little"))
 
 
 def read_ints(values: JsonValues) -> pa.Array:
-    """Return a column of integers; 1.0 and 1e3 are integers too."""
+    """Return a column of integers; 1.0 and 1e3 count as integers."""
     spans, dtype = values.spans, _INTS[values.schema.kind]
     numbers, odd = np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
     wrong = np.zeros(len(spans), dtype=np.bool_)
@@ -89,12 +89,12 @@ def read_ints(values: JsonValues) -> pa.Array:
 
 
 def _whole_number(text: bytes) -> int | None:
-    """Return a number as an int64, None when it is not one."""
+    """Return a number as an int64, or None if it is not one."""
     try:
         number = Decimal(text.decode())
         if number.adjusted() > _MAX_EXPONENT or number != number.to_integral_value():
             return None
-    except ArithmeticError:  # an exponent of more than 18 digits
+    except ArithmeticError:  # the exponent has more than 18 digits
         return None
     whole = int(number)
     return whole if -(1 << 63) <= whole < 1 << 63 else None
@@ -121,7 +121,7 @@ def read_floats(values: JsonValues) -> pa.Array:
 
 
 def read_strings(values: JsonValues) -> pa.Array:
-    """Return a column of strings (or, of a schema of bytes, what their strings are)."""
+    """Return the strings as a column of the schema's type, string or bytes."""
     spans = values.spans
     text = spans.kinds == FieldKind.STRING
     size = int((spans.ends[text] - spans.starts[text]).sum())
@@ -139,7 +139,7 @@ def read_strings(values: JsonValues) -> pa.Array:
 
 
 def read_bytes(values: JsonValues) -> pa.Array:
-    """Return a column of bytes, which are base64 in JSON; Decimals may be numbers."""
+    """Return a column of bytes; JSON holds them as base64, and Decimals also as numbers."""
     spans = values.spans
     if values.schema.name == DECIMAL and bool((spans.kinds == FieldKind.NUMBER).any()):
         return _read_decimals(values)
@@ -167,7 +167,7 @@ def _read_decimals(values: JsonValues) -> pa.Array:
 
 
 def _decimal(text: bytes, scale: int) -> bytes | None:
-    """Return a number, or base64 in quotes, as the bytes of a Decimal."""
+    """Return a number or a quoted base64 string as the bytes of a Decimal."""
     try:
         if not text.startswith(b'"'):
             return unscaled_bytes(Decimal(text.decode()), scale)
@@ -180,10 +180,10 @@ _WHOLE = "the value"
 
 
 def decode_spans(spans: FieldSpans, schema: Schema) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of the schema, and what is wrong with the rows that do not fit it.
+    """Return a column of the schema, and the reason for each row that does not fit it.
 
-    Missing rows are null, whatever the schema says: they are no values. What stands in the column
-    for a row at fault means nothing.
+    Missing rows are null even if the schema is required, because they have no value. The column's
+    value for a row with a fault is undefined.
     """
     there = spans.kinds != FieldKind.MISSING
     rows = np.arange(len(spans), dtype=np.int64)
@@ -197,7 +197,10 @@ def decode_spans(spans: FieldSpans, schema: Schema) -> tuple[pa.Array, dict[int,
 
 
 def _decode(values: JsonValues, dead: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return a column; nothing is asked of ``dead`` values, whose struct is not there."""
+    """Return a column.
+
+    ``dead`` values belong to a struct that does not exist and are not checked.
+    """
     values, dead = _without_misfits(values, dead)
     schema, empty = values.schema, values.spans.kinds <= FieldKind.NULL
     gaps = empty if dead is None else empty & ~dead
@@ -215,7 +218,7 @@ def _decode(values: JsonValues, dead: NDArray[np.bool_] | None = None) -> pa.Arr
 
 
 def _plain(schema: Schema, value: Any) -> Any:
-    """Return a default as Arrow takes it: structs by name."""
+    """Return a default in the form Arrow takes: structs as dicts."""
     if value is None:
         return None
     match schema.kind:
@@ -234,7 +237,7 @@ def _plain(schema: Schema, value: Any) -> Any:
 def _without_misfits(
     values: JsonValues, dead: NDArray[np.bool_] | None
 ) -> tuple[JsonValues, NDArray[np.bool_] | None]:
-    """Take out values that are something else than the schema says: their rows are at fault."""
+    """Remove values whose JSON type does not match the schema, and record their rows as faults."""
     spans, schema = values.spans, values.schema
     wrong = spans.kinds > FieldKind.NULL
     for kind in _kinds_of(schema):
@@ -250,7 +253,7 @@ def _without_misfits(
 
 
 def _kinds_of(schema: Schema) -> tuple[FieldKind, ...]:
-    """Return what a value of the schema may be in JSON."""
+    """Return the JSON types that a value of the schema can have."""
     if schema.kind is Kind.BYTES and schema.name == DECIMAL:
         return (FieldKind.NUMBER, FieldKind.STRING)
     if schema.kind is Kind.MAP and schema.keys is not None and schema.keys.kind is Kind.STRING:
@@ -291,7 +294,7 @@ def _read_arrays(values: JsonValues) -> pa.Array:
 
 
 def _read_maps(values: JsonValues) -> pa.Array:
-    """Read objects, or arrays of pairs: how maps are written whose keys are not texts."""
+    """Read maps from objects, or from arrays of pairs if the keys are not texts."""
     schema = values.schema
     assert schema.keys is not None and schema.items is not None
     offsets, keys, items = split_members(values.spans)
@@ -309,7 +312,7 @@ def _read_maps(values: JsonValues) -> pa.Array:
 
 
 def _split_pairs(members: JsonValues, keys: FieldSpans) -> tuple[FieldSpans, FieldSpans]:
-    """Return keys and values; members without a key have to be pairs of both."""
+    """Return keys and values; a member without a key must be a [key, value] pair."""
     pairs = keys.kinds == FieldKind.MISSING
     if not pairs.any():
         return keys, members.spans

@@ -1,8 +1,8 @@
-"""JSON objects split into members and joined again as text.
+"""Split JSON objects into members and join them again as text; pure.
 
-What is not changed keeps its bytes: numbers as they were written, escapes, order, and the blanks
-around colons. Columns of texts are split level by level into spans (``FieldSpans``), single texts
-into members (``JsonMember``). All texts are valid: ``check_texts`` has read them.
+Unchanged members keep their bytes: number formats, escapes, order, and the blanks around colons.
+Columns of texts are split level by level into spans (``FieldSpans``). Single texts are split into
+members (``JsonMember``). All texts must be valid, as ``check_texts`` ensures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkeep.records.json import members
 
 
 class FieldKind(IntEnum):
-    """What stands in a span."""
+    """The type of the JSON value in a span."""
 
     MISSING = members.MISSING
     NULL = members.NULL
@@ -41,7 +41,7 @@ class FieldKind(IntEnum):
 class FieldSpans:
     """One JSON value for each row: bytes ``[start, end)`` of ``data``, and a ``FieldKind``.
 
-    Strings have their quotes. What is missing has an empty span; a null row is missing.
+    Strings include their quotes. A missing value has an empty span. A null row is missing.
     """
 
     data: Bytes
@@ -57,7 +57,7 @@ class FieldSpans:
         return gather(self.data, self.starts, self.ends, self.kinds != members.MISSING)
 
     def where(self, rows: NDArray[np.bool_] | Int64s | slice) -> FieldSpans:
-        """Return some of the rows."""
+        """Return the spans of the selected rows."""
         return FieldSpans(self.data, self.starts[rows], self.ends[rows], self.kinds[rows])
 
 
@@ -67,7 +67,7 @@ def _empty(data: Bytes, rows: int) -> FieldSpans:
 
 
 def find_documents(texts: pa.Array) -> FieldSpans:
-    """Return the documents themselves, without the white space around them."""
+    """Return the documents without the white space around them."""
     view = view_binary(texts)
     spans = _empty(view.data, len(view))
     members.find_documents(
@@ -77,9 +77,9 @@ def find_documents(texts: pa.Array) -> FieldSpans:
 
 
 def find_fields(texts: pa.Array, path: Sequence[str]) -> FieldSpans:
-    """Return the values at a path of object keys, one in another.
+    """Return the values at a path of nested object keys.
 
-    Keys are compared as text, not as it is escaped; of equal keys the last one counts.
+    Keys are compared after unescaping. If an object repeats a key, the last one counts.
     """
     spans = find_documents(texts)
     for name in path:
@@ -88,12 +88,12 @@ def find_fields(texts: pa.Array, path: Sequence[str]) -> FieldSpans:
 
 
 def field_texts(texts: pa.Array, path: Sequence[str]) -> pa.Array:
-    """Return the raw JSON texts at a path as binary, null where there is none."""
+    """Return the raw JSON texts at a path as binary; null where there is none."""
     return find_fields(texts, path).texts()
 
 
 def split_objects(spans: FieldSpans, names: Sequence[str]) -> list[FieldSpans]:
-    """Return the values under each of the names; missing too where the row is no object."""
+    """Return the values under each name; a row that is not an object has none."""
     keys = [name.encode("utf-8", "surrogatepass") for name in names]
     offsets = np.zeros(len(keys) + 1, dtype=np.int64)
     np.cumsum([len(key) for key in keys], out=offsets[1:])
@@ -108,23 +108,23 @@ def split_objects(spans: FieldSpans, names: Sequence[str]) -> list[FieldSpans]:
 
 
 def find_changes(spans: FieldSpans) -> NDArray[np.bool_]:
-    """Mark each text that differs from the one before, missing ones left out of account."""
+    """Mark each text that differs from the previous one; missing values are skipped."""
     changed = np.zeros(len(spans), dtype=np.bool_)
     members.mark_changes(spans.data, spans.starts, spans.ends, spans.kinds, changed)
     return changed
 
 
 def count_members(spans: FieldSpans) -> Int64s:
-    """Return how many members each object or array has (equal keys counted each), else 0."""
+    """Return the number of members of each object or array, 0 for others; count repeated keys."""
     counts = np.zeros(len(spans), dtype=np.int64)
     members.count_members(spans.data, spans.starts, spans.ends, spans.kinds, counts)
     return counts
 
 
 def split_members(spans: FieldSpans) -> tuple[Int64s, FieldSpans, FieldSpans]:
-    """Return offsets as of an Arrow list, keys and values of all members of arrays and objects.
+    """Return list offsets, keys and values of all members of arrays and objects.
 
-    Keys of an array's members are missing.
+    Array members have no key, so their keys are missing.
     """
     offsets = np.zeros(len(spans) + 1, dtype=np.int64)
     np.cumsum(count_members(spans), out=offsets[1:])
@@ -154,17 +154,17 @@ _KINDS = {
 
 
 class JsonMember(NamedTuple):
-    """One member of an object: the bytes of its key, with quotes, and of its value."""
+    """A member of an object: the bytes of its quoted key and of its value."""
 
     key: bytes
     value: bytes
     colon: bytes = b":"
     lead: bytes = b""
-    """Blanks before the key."""
+    """The blanks before the key."""
 
     @property
     def name(self) -> str:
-        """The key as a text, without escapes."""
+        """The unescaped key."""
         return decode_string(self.key)
 
 
@@ -178,7 +178,7 @@ def kind_of(text: bytes) -> str:
 
 
 def decode_string(text: bytes) -> str:
-    """Return what a JSON string says; an escaped lone surrogate stays one."""
+    """Return the text of a JSON string; keep an escaped lone surrogate."""
     bare = text.strip(_BLANKS)
     if b"\\" not in bare:
         return bare[1:-1].decode()
@@ -186,7 +186,7 @@ def decode_string(text: bytes) -> str:
 
 
 def encode_string(text: str) -> bytes:
-    """Write a JSON string; only what must be escaped is."""
+    """Return the text as a JSON string with as few escapes as possible."""
     try:
         return orjson.dumps(text)
     except orjson.JSONEncodeError:
@@ -194,7 +194,7 @@ def encode_string(text: str) -> bytes:
 
 
 def split_object(text: bytes) -> list[JsonMember]:
-    """Take an object apart; ValueError when ``text`` is something else."""
+    """Split an object into members; raise ValueError if ``text`` is not an object."""
     start = text.find(b"{")
     if start < 0 or text[:start].strip(_BLANKS):
         raise ValueError("not a JSON object")
@@ -230,7 +230,7 @@ def _value_end(text: bytes, begin: int) -> int:
 
 
 def join_object(members: Iterable[JsonMember]) -> bytes:
-    """Put members together in their order."""
+    """Return an object with these members, in order."""
     parts: list[bytes] = []
     for member in members:
         parts.append(b"," + member.lead if parts else b"{")
@@ -239,7 +239,7 @@ def join_object(members: Iterable[JsonMember]) -> bytes:
 
 
 def find_member(members: Iterable[JsonMember], name: str) -> bytes | None:
-    """Return the value under ``name``, the last one if there are several, or None."""
+    """Return the value under ``name``, the last one if it is repeated, or None."""
     found = None
     for member in members:
         if member.name == name:
@@ -248,9 +248,9 @@ def find_member(members: Iterable[JsonMember], name: str) -> bytes | None:
 
 
 def set_member(members: list[JsonMember], name: str, value: bytes) -> list[JsonMember]:
-    """Return the members with ``name`` set: in its place, or else at the end.
+    """Return the members with ``name`` replaced in place, or added at the end.
 
-    Of several members of that name one remains, so that no reader sees an old value.
+    If the name is repeated, only the last member remains, so that no reader sees an old value.
     """
     places = [i for i, member in enumerate(members) if member.name == name]
     if not places:

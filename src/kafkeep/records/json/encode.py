@@ -1,11 +1,11 @@
-"""Values with a schema as JSON texts, column by column, as Connect's JsonConverter writes them.
+"""Encode columns with a schema as JSON texts, as Connect's JsonConverter does; pure.
 
-Bytes are base64, times and dates the numbers they are, structs objects in the order of their
-schema, maps with text keys objects and others arrays of pairs, NaN and infinities strings. A null
-is the schema's default, or ``null``.
+Bytes are base64. Dates and times are numbers. A struct is an object in schema order. A map is an
+object if its keys are texts, and an array of pairs otherwise. NaN and infinities are strings. A
+null becomes the schema's default, or ``null``.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value"
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BASE64: Bytes = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8
 )
 _ESCAPES: Bytes = np.frombuffer(bytes(ord(_SHORT.get(i, "\0")) for i in range(256)), dtype=np.uint8)
-"""What stands behind the backslash, for bytes that have a short escape."""
+"""The letter after the backslash, for bytes that have a short escape."""
 _SIZES: Bytes = np.frombuffer(
     bytes(2 if i in _SHORT else 6 if i < 32 else 1 for i in range(256)), dtype=np.uint8
 )
@@ -44,7 +44,7 @@ _SIZES: Bytes = np.frombuffer(
 def json_texts(array: pa.Array, schema: Schema, decimals: DecimalText) -> pa.Array:
     """Return one JSON text for each value, as a binary array without nulls.
 
-    RecordError when a value has no such form.
+    Raise RecordError if a value has no JSON form.
     """
     texts = _texts_of_kind(array, schema, decimals)
     if not array.null_count:
@@ -80,8 +80,8 @@ def _texts_of_kind(  # noqa: PLR0911
 
 
 def constant(text: bytes) -> pa.Scalar:
-    """Return one binary value for Arrow's functions."""
-    # pa.scalar would import pandas, which takes half a second.
+    """Return the text as a binary scalar."""
+    # pa.scalar imports pandas, which takes half a second.
     ends = np.array([0, len(text)], dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(text)])[0]
 
@@ -91,7 +91,7 @@ def _concat(*parts: Any) -> pa.Array:
 
 
 def _plain(schema: Schema, value: Any) -> Any:
-    """Return a schema's default as Arrow takes it: structs by name."""
+    """Return a default in the form Arrow takes: structs as dicts."""
     match schema.kind:
         case Kind.STRUCT if value is not None:
             pairs = zip(schema.fields, value, strict=True)
@@ -137,7 +137,7 @@ def _decimals(array: pa.Array, scale: int) -> pa.Array:
 
 
 def _inner(array: pa.Array) -> tuple[NDArray[np.int32], int, int]:
-    """Return the offsets of a list or map array from 0 on, and where its items begin and end."""
+    """Return the offsets of a list or map array, starting at 0, and the bounds of its items."""
     if not len(array):
         return np.zeros(1, dtype=np.int32), 0, 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
@@ -163,7 +163,7 @@ def _lists(array: pa.Array, schema: Schema, decimals: DecimalText) -> pa.Array:
 def _maps(array: pa.Array, schema: Schema, decimals: DecimalText) -> pa.Array:
     assert schema.keys is not None and schema.items is not None
     offsets, start, end = _inner(array)
-    entries = array.values  # not .keys: that one leaves out what lies under nulls
+    entries = array.values  # .keys would skip the entries under null maps
     keys = json_texts(entries.field(0).slice(start, end - start), schema.keys, decimals)
     values = json_texts(entries.field(1).slice(start, end - start), schema.items, decimals)
     if schema.keys.kind is Kind.STRING:
@@ -186,7 +186,7 @@ def _structs(array: pa.Array, schema: Schema, decimals: DecimalText) -> pa.Array
 
 
 def _filled(array: pa.Array, sizes: Any, put: Any) -> pa.Array:
-    """Let one kernel measure what becomes of each value, and another write it."""
+    """Return an array that the kernel ``sizes`` measures and the kernel ``put`` writes."""
     ends: NDArray[np.int32] = np.zeros(len(array) + 1, dtype=np.int32)
     if not len(array):
         return binary_of_buffers(np.empty(0, dtype=np.uint8), ends, None)
@@ -234,7 +234,7 @@ def _put_strings(
                 out[at + 1] = _ESCAPES[byte]
                 at += 2
                 continue
-            out[at + 1] = 117  # u00xx
+            out[at + 1] = 117  # \u00xx
             out[at + 2] = 48
             out[at + 3] = 48
             out[at + 4] = _HEX[byte >> 4]

@@ -1,7 +1,7 @@
-"""JSON documents as Python values that keep what Python's own lose, and their texts again.
+"""Parse JSON documents into Python values without loss, and write them again; pure.
 
-Numbers that an int64 or a double does not hold exactly are ``RawJson``, objects with a key twice
-are ``Pairs``; all else are the usual None, bool, int, float, str, list and dict.
+A number that neither int64 nor double represents exactly becomes ``RawJson``. An object that
+repeats a key becomes ``Pairs``. All other values are None, bool, int, float, str, list and dict.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RawJson:
-    """A value as its JSON text: a number that no int64 or double is, or nested too deeply."""
+    """A JSON text kept as is: an inexact number, or a value that is nested too deeply."""
 
     text: str
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number."""
         return self.text[:1] in "-0123456789"
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """An object that has a key twice."""
+    """An object that repeats a key."""
 
     pairs: list[tuple[str, Any]]
 
 
 MAX_DEPTH = 200
-"""Documents nested deeper are not taken apart: those who walk them recurse."""
+"""More deeply nested documents stay raw, because code that walks documents is recursive."""
 
 
 def parse_json(text: bytes) -> Any:
@@ -50,12 +49,12 @@ def parse_json(text: bytes) -> Any:
 def _parse(text: bytes) -> Any:
     try:
         value = orjson.loads(text)
-        # Written again it is the same but for white space, so nothing was lost: no digit of a
-        # number, no key that is there twice.
+        # If the value is written as the same text, apart from white space, then parsing lost
+        # nothing: no digit of a number and no repeated key.
         if orjson.dumps(value).translate(None, _SPACE) == text.translate(None, _SPACE):
             return value
     except (orjson.JSONDecodeError, TypeError, RecursionError):
-        pass  # too deep or half a character: legal, and read below
+        pass  # too deep, or a lone surrogate: both are valid JSON, so the decoder below reads them
     try:
         return _DECODER.decode(text.decode())
     except RecursionError:
@@ -84,7 +83,7 @@ def _members(value: Any) -> Iterable[Any]:
 
 
 def dump_json(value: Any) -> bytes:
-    """Return the text of a value that ``parse_json`` gave, or of any made of such parts."""
+    """Return the JSON text of a value from ``parse_json``, or of a value built from such parts."""
     try:
         return orjson.dumps(value, default=_fragment, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
@@ -92,7 +91,7 @@ def dump_json(value: Any) -> bytes:
 
 
 def is_int64(value: int) -> bool:
-    """Say whether a number fits into 64 bits."""
+    """Return whether a number fits into a signed 64-bit integer."""
     return -(1 << 63) <= value < 1 << 63
 
 

@@ -1,6 +1,10 @@
-"""Compiled loops that read strings, integers and base64 out of JSON texts into Arrow's buffers."""
+"""Compiled kernels that read strings, integers and base64 from JSON texts into Arrow buffers.
 
-# Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
+Pure.
+"""
+
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's. ``in`` would
+# compile to a loop.
 # mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"
 
 from __future__ import annotations
@@ -16,14 +20,14 @@ _SIX_BITS = np.full(256, 255, dtype=np.uint8)
 for _i, _byte in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
     _SIX_BITS[_byte] = _i
 SIX_BITS = view_bytes(_SIX_BITS)
-"""What each letter of base64 stands for; 255 when it is none."""
+"""The value of each base64 letter, or 255 for other bytes."""
 
 
 @kernel
 def read_ints(  # noqa: PLR0917
     data: Bytes, starts: Int64s, ends: Int64s, kinds: Bytes, out: Int64s, odd: NDArray[np.bool_]
 ) -> int:
-    """Read plain integers; mark numbers that are not, or not an int64, and count them."""
+    """Read plain int64 integers; mark and count all other numbers."""
     count = 0
     for row in range(len(starts)):
         if kinds[row] != NUMBER:
@@ -50,7 +54,7 @@ def read_ints(  # noqa: PLR0917
 
 @kernel
 def count_escapes(data: Bytes, starts: Int64s, ends: Int64s, kinds: Bytes) -> int:
-    """Count the backslashes in strings."""
+    """Return the number of backslashes in strings."""
     count = 0
     for row in range(len(starts)):
         if kinds[row] == STRING:
@@ -69,9 +73,9 @@ def read_strings(  # noqa: PLR0917
     out: Bytes,
     lone: NDArray[np.bool_],
 ) -> None:
-    """Write strings without their quotes and escapes; ``out`` has room for them as they are.
+    """Write strings without quotes and escapes; ``out`` must hold the escaped strings.
 
-    A lone surrogate, which UTF-8 cannot hold, is marked and becomes U+FFFD.
+    UTF-8 cannot represent a lone surrogate. Its row is marked, and U+FFFD is written instead.
     """
     base, at = address_of(data), np.int64(0)
     for row in range(len(starts)):
@@ -105,7 +109,7 @@ def read_base64(  # noqa: PLR0917
     out: Bytes,
     bad: NDArray[np.bool_],
 ) -> None:
-    """Decode base64, padded or not, and mark what is none."""
+    """Decode base64 with or without padding, and mark invalid rows."""
     at = np.int64(0)
     for row in range(len(offsets) - 1):
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
@@ -135,7 +139,7 @@ def copy_strings(  # noqa: PLR0917
     offsets: NDArray[np.int32],
     out: Bytes,
 ) -> None:
-    """Write strings that have no escapes without their quotes."""
+    """Write strings that contain no escapes, without their quotes."""
     at = np.int64(0)
     for row in range(len(starts)):
         if kinds[row] == STRING:

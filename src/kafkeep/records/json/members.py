@@ -1,9 +1,10 @@
-"""Compiled loops that take valid JSON texts apart: the members of objects and arrays.
+"""Compiled kernels that split valid JSON texts into the members of objects and arrays; pure.
 
-Where a text is not valid after all, its parts are missing; nothing outside of it is read.
+If a text is invalid, its members are missing. The kernels never read outside a text.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's. ``in`` would
+# compile to a loop.
 # mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"
 # ruff: noqa: PLR1714
 
@@ -36,7 +37,7 @@ def _kind_of(byte: int) -> int:
 
 @kernel
 def _skip_nested(at: int, end: int, limit: int) -> int:
-    """Return what follows the object or array that begins at ``at``, -1 when it has no end."""
+    """Return the address after the object or array at ``at``, or -1 if it is not closed."""
     depth = 0
     while at < end:
         byte = byte_at(at)
@@ -56,7 +57,7 @@ def _skip_nested(at: int, end: int, limit: int) -> int:
 
 @inlined
 def _skip_value(at: int, end: int, limit: int) -> int:
-    """Return what follows the value at ``at``, which is there; -1 when it has no end."""
+    """Return the address after the value at ``at``, or -1 if it is not closed."""
     byte = byte_at(at)
     if byte == 0x22:
         return skip_string(at + 1, end, limit)
@@ -72,7 +73,7 @@ def _skip_value(at: int, end: int, limit: int) -> int:
 
 @inlined
 def _next_start(at: int, end: int) -> int:
-    """Skip what stands between members: white space, a comma, a colon. -1 at the end."""
+    """Skip white space, commas and colons between members; return -1 at the end."""
     while at < end:
         byte = byte_at(at)
         if byte > 0x20 and byte != 0x2C and byte != 0x3A:
@@ -83,9 +84,10 @@ def _next_start(at: int, end: int) -> int:
 
 @inlined
 def _next_member(at: int, end: int, limit: int, keyed: bool) -> tuple[int, int, int, int]:
-    """Find the member that begins behind ``at``: start and end of its key and of its value.
+    """Return the start and end of the key and of the value of the member after ``at``.
 
-    The last of them, where to look for the next one, is -1 when there is no more.
+    The end of the value is where the search for the next member starts. It is -1 if there are no
+    more members.
     """
     at = _next_start(at, end)
     key, key_end = at, at
@@ -98,7 +100,7 @@ def _next_member(at: int, end: int, limit: int, keyed: bool) -> tuple[int, int, 
 
 @inlined
 def _hex(at: int) -> int:
-    """Read the four hex digits of an escape."""
+    """Return the value of the four hex digits of an escape."""
     value = np.int64(0)
     for i in range(at, at + 4):
         byte = byte_at(i)
@@ -108,7 +110,7 @@ def _hex(at: int) -> int:
 
 @kernel
 def read_escape(at: int, end: int) -> tuple[int, int]:
-    """Return the code point of the escape at ``at`` in a valid string, and what follows it."""
+    """Return the code point of the escape at ``at`` in a valid string, and the address after it."""
     if at + 1 >= end:
         return np.int64(0xFFFD), end
     byte = byte_at(at + 1)
@@ -135,7 +137,10 @@ def read_escape(at: int, end: int) -> tuple[int, int]:
 
 @inlined
 def utf8_byte(code: int, i: int) -> int:
-    """Return byte ``i`` of a code point in UTF-8 (of a surrogate as if it were one), or -1."""
+    """Return byte ``i`` of a code point in UTF-8, or -1.
+
+    Encode surrogates like other code points.
+    """
     if code < 0x80:
         return code if i == 0 else -1
     size = 2 if code < 0x800 else 3 if code < 0x10000 else 4
@@ -149,7 +154,7 @@ def utf8_byte(code: int, i: int) -> int:
 
 @kernel
 def _equals_escaped(at: int, end: int, wanted: int, wanted_end: int) -> bool:
-    """Compare the inside of a string with UTF-8 text, as ``surrogatepass`` writes it."""
+    """Return whether the content of a string equals a text in UTF-8 with ``surrogatepass``."""
     while at < end:
         byte = byte_at(at)
         if byte != 0x5C:
@@ -171,7 +176,7 @@ def _equals_escaped(at: int, end: int, wanted: int, wanted_end: int) -> bool:
 
 @inlined
 def _equals(at: int, end: int, wanted: int, wanted_end: int) -> bool:
-    """Compare the inside of a string with UTF-8 text."""
+    """Return whether the content of a string equals a text in UTF-8."""
     if end - at < wanted_end - wanted:
         return False
     for i in range(wanted_end - wanted):
@@ -187,7 +192,7 @@ def _equals(at: int, end: int, wanted: int, wanted_end: int) -> bool:
 def mark_changes(
     data: Bytes, starts: Int64s, ends: Int64s, kinds: Bytes, changed: NDArray[np.bool_]
 ) -> None:
-    """Mark texts that differ from the one before; what is missing between them is passed over."""
+    """Mark each text that differs from the previous one; missing values are skipped."""
     base, last = address_of(data), -1
     for row in range(len(starts)):
         if kinds[row] == MISSING:
@@ -211,7 +216,7 @@ def find_documents(  # noqa: PLR0917
     ends: Int64s,
     kinds: Bytes,
 ) -> None:
-    """Note where the document of each row is, without the white space around it."""
+    """Find the document of each row, without the white space around it."""
     base = address_of(data)
     for row in range(len(starts)):
         end = base + offsets[row + 1]
@@ -235,7 +240,7 @@ def split_objects(  # noqa: PLR0917
     field_ends: NDArray[np.int64],
     field_kinds: NDArray[np.uint8],
 ) -> None:
-    """Note where each wanted member is. Names are tried from the one after the last hit on."""
+    """Find the members with the given names; try the name after the last match first."""
     base, words = address_of(data), address_of(names)
     limit, count = base + len(data), len(name_offsets) - 1
     for row in range(len(starts)):
@@ -259,7 +264,6 @@ def split_objects(  # noqa: PLR0917
 
 @kernel
 def count_members(data: Bytes, starts: Int64s, ends: Int64s, kinds: Bytes, counts: Int64s) -> None:
-    """Count the members of objects and arrays."""
     base = address_of(data)
     limit = base + len(data)
     for row in range(len(starts)):
@@ -287,7 +291,7 @@ def split_members(  # noqa: PLR0917
     value_ends: Int64s,
     value_kinds: Bytes,
 ) -> None:
-    """Note where the members of objects and arrays are, as many as ``offsets`` has room for."""
+    """Find the members of objects and arrays; ``offsets`` limits the number for each row."""
     base = address_of(data)
     limit = base + len(data)
     for row in range(len(starts)):

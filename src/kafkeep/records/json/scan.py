@@ -1,14 +1,15 @@
-"""Compiled loops over JSON text: where strings, numbers and white space end.
+"""Compiled kernels that find the end of strings, numbers and white space in JSON text; pure.
 
-Strict as RFC 8259 has it, UTF-8 included. Functions return the place behind what they read, or a
-negative number that ``fail`` made of what is wrong and where.
+They follow RFC 8259 strictly, including UTF-8. Each function returns the position after the token,
+or a negative number from ``fail`` that encodes the error and its position.
 
-Places are addresses in memory: numba counts references to an array at each call that has one as an
-argument, which takes four times as long as the work. Nothing at or behind ``end`` is part of the
-text; nothing at or behind ``limit``, the end of the whole buffer, is ever read.
+Positions are memory addresses. With an array as an argument, numba counts references at each call,
+which takes four times as long as the work itself. The text ends before ``end``. The buffer ends
+before ``limit``, and nothing at or after ``limit`` is read.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's. ``in`` would
+# compile to a loop.
 # mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"
 # ruff: noqa: PLR1714
 
@@ -23,7 +24,7 @@ from numba.extending import intrinsic
 
 from kafkeep.numba_setup import byte_at, inlined, kernel
 
-# What is wrong with a text.
+# Error codes.
 EMPTY = 1
 CUT_SHORT = 2
 NO_VALUE = 3
@@ -48,7 +49,7 @@ def _load(builder: Any, address: Any) -> Any:
 
 
 def _first(builder: Any, hits: Any) -> Any:
-    """Emit the number of the first byte that is marked, 32 if none is."""
+    """Emit the index of the first marked byte, or 32 if none is marked."""
     mask = builder.zext(builder.bitcast(hits, ir.IntType(_LANES)), _INT)
     stop = builder.or_(mask, ir.Constant(_INT, 1 << _LANES))
     return builder.cttz(stop, ir.Constant(ir.IntType(1), 1))
@@ -60,7 +61,7 @@ def _splat(value: int) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
-    """Write one byte; the caller has checked the bounds."""
+    """Write one byte; the caller checks the bounds."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         small = builder.trunc(args[1], ir.IntType(8))
@@ -72,9 +73,10 @@ def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
-    """Count the bytes from ``at``, 32 at most, that need no look inside a string.
+    """Count the plain string bytes from ``at`` on, at most 32.
 
-    Quotes, backslashes and, as signed numbers, control characters and all beyond ASCII stop it.
+    The count stops at quotes, backslashes, control characters and non-ASCII bytes. As signed
+    numbers, the last two are less than 0x20.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -89,7 +91,7 @@ def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Count the bytes, 32 at most, that are the same at both places."""
+    """Count the leading bytes, at most 32, that are equal at both addresses."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         chunks = [_load(builder, address) for address in args]
@@ -100,7 +102,7 @@ def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
 
 @inlined
 def same_bytes(one: int, other: int, size: int) -> bool:
-    """Compare two stretches of memory."""
+    """Return whether two memory ranges are equal."""
     at = 0
     while at + _LANES <= size:
         if _same_run(one + at, other + at) < _LANES:
@@ -115,13 +117,13 @@ def same_bytes(one: int, other: int, size: int) -> bool:
 
 @inlined
 def fail(code: int, at: int) -> int:
-    """Return a code and a position as one negative number."""
+    """Return an error code and a position as one negative number."""
     return -(at * 16 + code)
 
 
 @inlined
 def _skip_hex(at: int, end: int) -> int:
-    """Read four hex digits."""
+    """Skip four hex digits."""
     for i in range(at, at + 4):
         if i >= end:
             return fail(CUT_SHORT, end)
@@ -134,7 +136,7 @@ def _skip_hex(at: int, end: int) -> int:
 
 @kernel
 def _skip_escape(at: int, end: int) -> int:
-    """Read what begins with the backslash at ``at``. A lone surrogate is as good as any."""
+    """Skip the escape whose backslash is at ``at``; lone surrogates are allowed."""
     if at + 1 >= end:
         return fail(CUT_SHORT, end)
     byte = byte_at(at + 1)
@@ -156,7 +158,7 @@ def _skip_escape(at: int, end: int) -> int:
 
 @kernel
 def _skip_utf8(at: int, end: int) -> int:
-    """Read one character beyond ASCII: no overlong form, no surrogate, nothing over 10FFFF."""
+    """Skip one non-ASCII character; reject overlong forms, surrogates and values over 10FFFF."""
     lead = byte_at(at)
     low, high = 0x80, 0xBF
     if 0xC2 <= lead <= 0xDF:
@@ -180,7 +182,7 @@ def _skip_utf8(at: int, end: int) -> int:
 
 @inlined
 def skip_string(at: int, end: int, limit: int) -> int:
-    """Read a string from behind its opening quote to behind its closing one."""
+    """Skip a string; ``at`` is the position after its opening quote."""
     wide = limit - _LANES
     while True:
         if at <= wide:
@@ -207,7 +209,7 @@ def skip_string(at: int, end: int, limit: int) -> int:
 
 @inlined
 def _skip_digits(at: int, end: int) -> int:
-    """Read digits, at least one."""
+    """Skip one or more digits."""
     start = at
     while at < end and 0x30 <= byte_at(at) <= 0x39:
         at += 1
@@ -216,7 +218,7 @@ def _skip_digits(at: int, end: int) -> int:
 
 @inlined
 def _skip_number(at: int, end: int) -> int:
-    """Read a number; what follows it is not looked at."""
+    """Skip a number; do not check what follows it."""
     if byte_at(at) == 0x2D:
         at += 1
     if at < end and byte_at(at) == 0x30:
@@ -237,7 +239,7 @@ def _skip_number(at: int, end: int) -> int:
 
 @kernel
 def _skip_word(at: int, end: int) -> int:
-    """Read ``true``, ``false`` or ``null``."""
+    """Skip ``true``, ``false`` or ``null``."""
     size = 5 if byte_at(at) == 0x66 else 4
     if at + size > end:
         return fail(NO_VALUE, at)
@@ -251,7 +253,7 @@ def _skip_word(at: int, end: int) -> int:
 
 @inlined
 def skip_scalar(at: int, end: int, limit: int) -> int:
-    """Read a value that is no object or array; the byte at ``at`` is there."""
+    """Skip a string, number or word; ``at`` must be before ``end``."""
     byte = byte_at(at)
     if byte == 0x22:
         return skip_string(at + 1, end, limit)
@@ -262,7 +264,7 @@ def skip_scalar(at: int, end: int, limit: int) -> int:
 
 @inlined
 def skip_space(at: int, end: int, breaks: int) -> tuple[int, int]:
-    """Read white space; return what follows, and ``breaks`` and the line breaks that were in it."""
+    """Skip white space; return the next position, and ``breaks`` plus the line breaks skipped."""
     while at < end:
         byte = byte_at(at)
         if byte > 0x20:

@@ -1,4 +1,7 @@
-"""Connect's schemas as its JsonConverter writes them: ``{"type": "struct", "fields": [...]}``."""
+"""Convert Connect schemas from and to JsonConverter's ``{"type": "struct", "fields": [...]}``.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ _MAX_DIGITS = 4_000
 
 
 def parse_schema(text: bytes) -> Schema | None:
-    """Return the schema a valid JSON text describes, None when it is ``null``."""
+    """Return the schema that a valid JSON text describes, or None if the text is ``null``."""
     try:
         return schema_from_json(json.loads(text, parse_float=_exact))
-    except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
+    except (RecursionError, ValueError) as error:  # too deep, or a number with too many digits
         raise RecordError(f"a schema cannot be read: {error}") from error
 
 
@@ -32,7 +35,7 @@ def _exact(text: str) -> Decimal | float:
 
 
 def schema_from_json(document: object) -> Schema | None:
-    """Return the schema of a parsed JSON document; RecordError when it is not one."""
+    """Return the schema of a parsed JSON document; raise RecordError if it is invalid."""
     if document is None:
         return None
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
@@ -111,7 +114,7 @@ def _part(document: Mapping[str, Any], name: str, owner: str, part: str) -> Sche
 
 
 def decimal_scale(schema: Schema) -> int:
-    """Return how many digits of a Decimal stand behind its point."""
+    """Return the number of digits after a Decimal's point."""
     scale = schema.parameter("scale")
     if scale is None:
         raise RecordError("Invalid Decimal schema: scale parameter not found.")
@@ -122,7 +125,7 @@ def decimal_scale(schema: Schema) -> int:
 
 
 def unscaled_bytes(number: Decimal, scale: int) -> bytes | None:
-    """Return a number as Connect's Decimal has it, None when the scale cannot hold it exactly."""
+    """Return a number as the bytes of a Connect Decimal, or None if the scale would lose digits."""
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         return None
@@ -140,7 +143,7 @@ def unscaled_bytes(number: Decimal, scale: int) -> bytes | None:
 
 
 def plain_from_json(schema: Schema, value: Any) -> Any:
-    """Return a parsed JSON value as the plain value ``Schema.default`` has."""
+    """Return a parsed JSON value in the form of ``Schema.default``."""
     if value is None:
         if schema.default is None and not schema.optional:
             raise RecordError(f"Invalid null value for required {schema.kind} field")
@@ -223,7 +226,7 @@ _READ: Mapping[Kind, Callable[[Schema, Any], Any]] = {
 
 
 def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
-    """Return the JSON form of a schema; members in the order in which Connect writes them."""
+    """Return the JSON form of a schema, with its members in Connect's order."""
     if schema is None:
         return None
     document: dict[str, Any] = {"type": str(schema.kind)}
@@ -249,7 +252,7 @@ def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def plain_to_json(schema: Schema, value: Any) -> Any:  # noqa: PLR0911
-    """Return a plain value as ``plain_from_json`` reads it; bytes and Decimals as base64."""
+    """Return a plain value in the form ``plain_from_json`` reads; bytes and Decimals as base64."""
     if value is None:
         return None
     match schema.kind:

@@ -1,6 +1,6 @@
-"""Append fields to JSON objects, as text, by a compiled loop."""
+"""Append fields to JSON objects as text with a compiled kernel; pure."""
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value, arg-type"
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from kafkeep.records.arrow import bitmap, number_array, valid_flags
 
 NULL = -1
 ODD = -2
-"""Not an object, an escaped key, or one of the names is there already: left to Python."""
+"""Code for texts that the kernel skips: not an object, an escaped key, or a name that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendedField:
-    """A field to append: ``head`` is ``"name":`` and, when there are no numbers, its value."""
+    """A field to append: ``head`` is ``"name":``, followed by the value if ``numbers`` is None."""
 
     name: bytes
     head: bytes
     numbers: NDArray[np.int64] | None = None
     valid: NDArray[np.bool_] | None = None
-    """Which records get the field; None for all."""
+    """The records that get the field, or None for all."""
 
 
 @kernel
 def _string_end(data: Bytes, at: int, stop: int) -> tuple[int, bool]:
-    """Return what follows the string whose first quote is at ``at``, and whether it has escapes."""
+    """Return the position after the string that opens at ``at``, and whether it has escapes."""
     escaped = False
     at += 1
     while at < stop and data[at] != 34:
@@ -71,7 +71,7 @@ def _trim(data: Bytes, start: int, stop: int) -> tuple[int, int]:
 
 @kernel
 def _find_end(data: Bytes, start: int, stop: int, names: Bytes, bounds: Int64s) -> tuple[int, bool]:
-    """Return where the object's last brace is, or a code; and whether the object has members."""
+    """Return the position of the closing brace or a code, and whether the object has members."""
     start, stop = _trim(data, start, stop)
     if stop - start == 4 and data[start] == 110:
         return NULL, False
@@ -114,7 +114,7 @@ def _measure(  # noqa: PLR0917
     members: NDArray[np.bool_],
     sizes: Int64s,
 ) -> bool:
-    """Find where each object ends and how long it becomes; return whether one is odd."""
+    """Find the end and the new size of each object; return whether any text is ODD."""
     odd = False
     for row in range(len(ends)):
         ends[row] = NULL
@@ -175,7 +175,7 @@ def _packed(parts: Sequence[bytes]) -> tuple[Bytes, Int64s]:
 
 
 def _texts_of(tails: Sequence[AppendedField], rows: int) -> tuple[Bytes, NDArray[np.int64]]:
-    """Return the numbers of all tails as digits in one buffer, and where each stands."""
+    """Return the numbers of all fields as digits in one buffer, and their bounds."""
     bounds = np.zeros((len(tails), rows + 1), dtype=np.int64)
     parts: list[Bytes] = []
     base = 0
@@ -190,9 +190,9 @@ def _texts_of(tails: Sequence[AppendedField], rows: int) -> tuple[Bytes, NDArray
 
 
 def append_fields(array: pa.BinaryArray, tails: Sequence[AppendedField]) -> pa.BinaryArray | None:
-    """Append ``tails`` to each object; nulls and ``null`` stay as they are.
+    """Append ``tails`` to each object; nulls and ``null`` are unchanged.
 
-    None when some text needs a closer look, or when the result would have 2 GiB or more.
+    Return None if the kernel cannot handle a text, or if the result would exceed 2 GiB.
     """
     rows = len(array)
     _, offset_buffer, data_buffer = array.buffers()

@@ -1,6 +1,7 @@
-"""JSON texts in Arrow columns: checked strictly and put on one line each, otherwise unchanged."""
+"""Check JSON texts in Arrow columns strictly, and remove line breaks outside strings; pure."""
 
-# Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's. ``in`` would
+# compile to a loop.
 # mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"
 # ruff: noqa: PLR1714
 
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 1000
-"""Arrays and objects inside of each other; deeper is not read."""
+"""The maximum nesting depth of arrays and objects. Deeper documents are rejected."""
 
 _REASONS = {
     EMPTY: "there is no document",
@@ -65,22 +66,22 @@ _REASONS = {
     BAD_UTF8: "this is not UTF-8",
 }
 
-# What became of a row.
+# Status codes of rows.
 _BROKEN_LINES = 1
 _BAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTexts:
-    """What ``check_texts`` found."""
+    """The result of ``check_texts``."""
 
     texts: pa.Array
-    """Valid documents as one line each; nulls and bad rows as they came."""
+    """Valid documents on one line each; nulls and bad rows are unchanged."""
     bad: NDArray[np.int64]
-    """Rows that are not exactly one valid document, in order."""
+    """The rows that are not exactly one valid document, in order."""
 
     def why(self, row: int) -> str:
-        """Say what is wrong with a bad row, and at which byte of it."""
+        """Return the reason why a row is bad, and the position of the bad byte."""
         text = self.texts[row].as_py()
         if text.startswith(b"\xef\xbb\xbf"):
             return "a byte order mark stands before the document, at byte 0"
@@ -90,11 +91,11 @@ class CheckedTexts:
 
 
 def check_texts(values: pa.Array) -> CheckedTexts:
-    r"""Find the rows that are not exactly one JSON document (RFC 8259, in UTF-8, nothing more).
+    r"""Find the rows that are not exactly one JSON document (RFC 8259 in UTF-8).
 
-    Line breaks outside of strings are taken out, every other byte stays; without any, the result
-    is ``values`` itself. Nulls stay null and are not bad. A lone surrogate written as an escape
-    (``"\ud800"``) is allowed.
+    Line breaks outside strings are removed, and every other byte is kept. If there are none, the
+    result holds ``values`` itself. Nulls stay null and are not bad. A lone surrogate written as an
+    escape (``"\ud800"``) is allowed.
     """
     view = view_binary(values)
     status: Bytes = np.zeros(len(view), dtype=np.uint8)
@@ -124,7 +125,7 @@ def _copy_rows(
     out_offsets: NDArray[np.int32],
     out: Bytes,
 ) -> None:
-    """Copy all rows; those that have line breaks, which are never in strings, without them."""
+    """Copy all rows; remove the line breaks of valid rows, which have none inside strings."""
     at = 0
     for row in range(len(status)):
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
@@ -141,7 +142,7 @@ def _copy_rows(
 
 @inlined
 def _skip_key(at: int, end: int, limit: int, breaks: int) -> tuple[int, int]:
-    """Read a key and its colon, and the white space around."""
+    """Skip a key, its colon, and the white space around them."""
     at, breaks = skip_space(at, end, breaks)
     if at >= end:
         return fail(CUT_SHORT, end), breaks
@@ -162,9 +163,10 @@ def _skip_key(at: int, end: int, limit: int, breaks: int) -> tuple[int, int]:
 def _close(  # noqa: PLR0917
     at: int, end: int, limit: int, closers: int, depth: int, breaks: int
 ) -> tuple[int, int, int]:
-    """Read what follows a value: closing brackets, and the comma and key before the next value.
+    """Skip closing brackets after a value, and the comma and key before the next value.
 
-    Return the place, the depth and the line breaks so far; at depth 0 the document is over.
+    Return the position, the depth and the number of line breaks so far. At depth 0 the document is
+    complete.
     """
     while depth > 0:
         at, breaks = skip_space(at, end, breaks)
@@ -186,9 +188,10 @@ def _close(  # noqa: PLR0917
 
 @kernel
 def _check_text(start: int, end: int, limit: int, closers: int) -> int:  # noqa: PLR0911
-    """Return how many line breaks are in one valid document, or what ``fail`` gives.
+    """Return the number of line breaks in a valid document, or the result of ``fail``.
 
-    ``closers`` is room for ``MAX_DEPTH`` + 1 bytes: the bracket that ends each open value.
+    ``closers`` has room for ``MAX_DEPTH`` + 1 bytes. It holds the closing bracket of each open
+    value.
     """
     at, breaks = skip_space(start, end, 0)
     depth = np.int64(0)
@@ -233,7 +236,7 @@ def _check_rows(  # noqa: PLR0917
     closers: Bytes,
     status: Bytes,
 ) -> int:
-    """Set the status of each row; return how many line breaks are to be taken out."""
+    """Set the status of each row; return the number of line breaks to remove."""
     base, brackets = address_of(data), address_of(closers)
     limit = base + len(data)
     total = 0
@@ -252,7 +255,7 @@ def _check_rows(  # noqa: PLR0917
 
 @kernel
 def _check_one(data: Bytes, closers: Bytes) -> int:
-    """Return what is wrong with a bad text: the code << 48, and the byte."""
+    """Return the error of a bad text: the code << 48, plus the position."""
     base = address_of(data)
     found = -_check_text(base, base + len(data), base + len(data), address_of(closers))
     return ((found & 15) << 48) | ((found >> 4) - base)

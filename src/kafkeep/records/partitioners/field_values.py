@@ -1,6 +1,6 @@
 """Read fields and headers of records as texts, and encode the texts as parts of a path; pure.
 
-The encoding is reversible for short texts, and different texts give different parts. Most texts are
+A text never leaves its part of the path, and different texts give different parts. Most texts are
 unchanged, including spaces, ``=`` and non-Latin scripts, as in Confluent's sink. ``/``, ``%`` and
 characters that object keys must not contain become the ``%XX`` of their UTF-8 bytes. The texts
 ``.`` and ``..`` become ``%2E`` and ``%2E%2E``. A null value becomes ``null``, and the text "null"
