@@ -23,12 +23,13 @@ from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import SecretRedactor, mask
 from kafkeep.connect.service.forward import shared_token
-from kafkeep.connect.service.herder import CONNECT_VERSION, ConnectService, Herder
+from kafkeep.connect.service.herder import CONNECT_VERSION, Herder
 from kafkeep.connect.service.journal import Journal, open_state
 from kafkeep.connect.service.leader import LeaderLoop
 from kafkeep.connect.service.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.overview import WorkerSettings
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.service.shared_spark import SharedSpark
 from kafkeep.connect.service.supervisor import JobSlots, Supervisor
 from kafkeep.connect.worker.keys import RestOptions

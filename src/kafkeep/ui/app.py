@@ -26,7 +26,7 @@ from kafkeep.clock import now_ms
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import HttpError, error_answer
 from kafkeep.connect.rest.middleware import unauthorized
-from kafkeep.connect.service.herder import ConnectService
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import RestSecurity, Role
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.csrf import COOKIE, FIELD, FormTokens, is_cookie, new_cookie

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from kafkeep.connect.rest.middleware import Caller
 from kafkeep.connect.safety.secrets import mask
-from kafkeep.connect.service.herder import ConnectService
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.ui.frame import HEADERS, ROOT, Frame
 

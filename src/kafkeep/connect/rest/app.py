@@ -28,7 +28,7 @@ from kafkeep.connect.rest.call import Call, Endpoint, allow_header, match, read_
 from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
 from kafkeep.connect.rest.middleware import AccessMiddleware, Caller, unauthorized
 from kafkeep.connect.rest.openapi import PAGE_POLICY, openapi_document, openapi_page
-from kafkeep.connect.service.herder import ConnectService
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import RestSecurity, Role
 from kafkeep.errors import KafkeepError
 

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from kafkeep.connect.model import RestError, invalid_config
 from kafkeep.connect.rest.answers import plain_error
 from kafkeep.connect.safety.secrets import mask
-from kafkeep.connect.service.herder import ConnectService
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")

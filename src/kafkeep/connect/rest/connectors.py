@@ -28,8 +28,8 @@ from kafkeep.connect.rest.call import (
     without_nulls,
 )
 from kafkeep.connect.service import operations
-from kafkeep.connect.service.herder import ConnectService
 from kafkeep.connect.service.operations import Operation
+from kafkeep.connect.service.service import ConnectService
 
 P = ParamSpec("P")
 

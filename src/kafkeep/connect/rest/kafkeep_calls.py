@@ -7,8 +7,8 @@ from starlette.responses import Response
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call
-from kafkeep.connect.service.herder import ConnectService
 from kafkeep.connect.service.overview import ArchivedObject, ConnectorOverview, GrowthPoint
+from kafkeep.connect.service.service import ConnectService
 
 _OBJECTS, _MOST_OBJECTS = 100, 1000
 

@@ -10,7 +10,7 @@ from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import empty_answer, json_answer
 from kafkeep.connect.rest.call import Call, parse_config, parse_object
 from kafkeep.connect.service import operations
-from kafkeep.connect.service.herder import ConnectService
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The service behind the REST API: its protocol, and the herder, which implements it.
+"""The herder: the service behind the REST API, over the journal, the lease and the jobs.
 
 The herder of the worker that leads answers from its own jobs. Another worker answers from the
 journal and the leader's last heartbeat, and forwards every change to the leader.
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
@@ -53,90 +53,6 @@ CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is; clients read it to know what they may call."""
 _STATE_AGE_S = 0.5
 """A worker that does not lead reads the state again after this."""
-
-
-class ConnectService(Protocol):
-    """What Connect's REST API asks for. Errors are RestError with the status to answer.
-
-    Methods block and may be called from any thread. They return configurations as they were sent,
-    with secrets and with references to config providers; the REST API masks them. Messages and
-    codes are those of ``connect-golden``.
-    """
-
-    def root(self) -> Json:
-        """Return version, commit and kafka_cluster_id."""
-
-    def names(self) -> list[str]:
-        """Return the names of all connectors."""
-
-    def connector(self, name: str) -> Connector:
-        """Return a connector as it is defined; 404 when there is none."""
-
-    def type_of(self, name: str) -> ConnectorType:
-        """Return whether it is a sink or a source."""
-
-    def status(self, name: str) -> ConnectorStatus:
-        """Return the state of a connector and its tasks; 404 when there is none."""
-
-    def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        """Return the configuration of each task; a stopped connector has no tasks."""
-
-    def task_status(self, name: str, task: int) -> TaskStatus:
-        """Return one task's status; 404 when there is none."""
-
-    def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run one of ``operations.py`` on the worker that leads; 409 when none does."""
-
-    def topics(self, name: str) -> list[str]:
-        """Return the topics a connector has used since it was created or they were reset."""
-
-    def check_topics_reset(self) -> None:
-        """Refuse with 403 unless this worker tracks topics and allows a reset."""
-
-    def offsets(self, name: str) -> list[Json]:
-        """Return ``{"partition": …, "offset": …}`` for each partition that has an offset."""
-
-    def plugins(self, *, connectors_only: bool) -> list[Json]:
-        """Return class, type and version of each plugin."""
-
-    def plugin_config(self, plugin: str) -> list[Json]:
-        """Return the definitions of a plugin's keys; 404 when there is none."""
-
-    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
-        """Return the verdict on a configuration, key by key."""
-
-    def loggers(self) -> Json:
-        """Return the level of each logger that has one."""
-
-    def logger(self, name: str) -> Json:
-        """Return one logger's level; 404 when there is no such logger."""
-
-    def set_logger(self, name: str, level: str) -> list[str]:
-        """Set a logger and those below it; return their names. 404 for an unknown level."""
-
-    def answers_from_memory(self) -> bool:
-        """Return True while reading connectors makes no request, so that it takes no time."""
-
-    def metrics(self) -> str:
-        """Return all metrics in Prometheus's text format."""
-
-    def health(self) -> Json:
-        """Return the health of this worker: ``{"status", "leader", "connectors", "failed", …}``."""
-
-    def is_ready(self) -> bool:
-        """Return True when connectors run here or on another worker."""
-
-    def overview(self) -> ServiceOverview:
-        """Return the worker's health, and state, lag and rate of each connector."""
-
-    def growth(self, name: str) -> tuple[GrowthPoint, ...]:
-        """Return the size of a connector's archive over time, in at most 300 points."""
-
-    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
-        """Return the newest objects of a connector's log, the newest first."""
-
-    def settings(self) -> WorkerSettings:
-        """Return the configuration of this worker, with secrets masked."""
 
 
 class Herder:
