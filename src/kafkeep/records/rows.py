@@ -1,4 +1,4 @@
-"""Records on their way from Kafka into objects: a stretch of one partition, of one schema."""
+"""``Rows``: a batch of records of one partition with one key schema and one value schema; pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kafkeep.records.arrow import number_array, view_offsets
 from kafkeep.records.schema import Column
 
 NO_TIMESTAMP = -1
-"""Kafka's time of a record that has none."""
+"""The timestamp of a record that has none."""
 HEADERS_TYPE = pa.list_(
     pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 )
-"""Kafka's headers as they are: order, repeats, null values and bytes are kept."""
+"""Kafka's headers, unchanged: order, repeated keys, null values and bytes are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Records of one topic partition, in offset order, keys and values of one schema each.
+    """Records of one topic partition in offset order, with one key schema and one value schema.
 
-    ``topic`` is where they go: a router may have changed it. Offsets are those of the source.
+    ``topic`` is the target topic, which a router can change. The offsets are those of the source.
     """
 
     topic: str
     partition: int
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
-    """Kafka's ms, any int64."""
+    """Kafka timestamps in milliseconds; any int64 is possible."""
     key: Column
     value: Column
     headers: pa.ListArray
@@ -39,7 +39,7 @@ class Rows:
         return len(self.offsets)
 
     def slice(self, start: int, stop: int) -> Rows:
-        """Return some rows, without a copy."""
+        """Return the rows from ``start`` up to ``stop`` without copying."""
         return replace(
             self,
             offsets=self.offsets[start:stop],
@@ -63,12 +63,12 @@ class Rows:
 
 
 def weigh_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDArray[np.int64]:
-    """Return the bytes of each record: of its key, its value and its headers."""
+    """Return the size of each record in bytes: its key, value and headers."""
     return np.diff(pile_records(keys, values, headers), prepend=0)
 
 
 def pile_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDArray[np.int64]:
-    """Return what the records weigh up to the end of each: the same, added up."""
+    """Return the cumulative size in bytes at the end of each record."""
     edges = [view_offsets(values), view_offsets(keys)]
     if len(headers.values):
         lists = view_offsets(headers)

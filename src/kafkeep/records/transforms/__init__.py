@@ -1,1 +1,1 @@
-"""Kafka Connect's single message transforms, over columns."""
+"""Kafka Connect's single message transforms, applied to columns."""

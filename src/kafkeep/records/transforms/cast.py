@@ -1,7 +1,4 @@
-"""Cast: fields, or whole keys and values, as another type; the rules are Java's.
-
-Numbers, decimals and dates written and read as Java does it.
-"""
+"""The Cast transform, and Java's rules for converting numbers, decimals and dates; pure."""
 
 from __future__ import annotations
 
@@ -65,13 +62,13 @@ _HEX_FLOAT = re.compile(
 
 
 def narrow_integer(value: int, bits: int) -> int:
-    """Keep the lowest ``bits``, as Java's casts between whole numbers do."""
+    """Return the lowest ``bits`` as a signed integer, as Java's integer casts do."""
     half = 1 << (bits - 1)
     return ((value + half) & ((1 << bits) - 1)) - half
 
 
 def float_to_integer(value: float, bits: int) -> int:
-    """Cut off the fraction; what is too large becomes the nearest, NaN becomes 0, as in Java."""
+    """Truncate towards zero; clamp large values and turn NaN into 0, as Java does."""
     if math.isnan(value):
         return 0
     low, high = _LONG if bits == 64 else _INT
@@ -80,7 +77,7 @@ def float_to_integer(value: float, bits: int) -> int:
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Read a whole number of ``bits``; ValueError when it is none or too large."""
+    """Return the text as an integer of ``bits``; raise ValueError if it is none or too large."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     value = int(text)
@@ -90,7 +87,10 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_float(text: str) -> float:
-    """Read a number as Java does: ``1.5``, ``1e3``, ``2d``, ``Infinity``; else ValueError."""
+    """Return a number in Java's syntax: ``1.5``, ``1e3``, ``2d``, ``Infinity``.
+
+    Or raise ValueError.
+    """
     bare = text.strip()
     if match := _FLOAT.fullmatch(bare):
         return float(match[1])
@@ -100,18 +100,18 @@ def parse_float(text: str) -> float:
 
 
 def to_float32(value: float) -> float:
-    """Round to what 32 bits can hold."""
+    """Round to the nearest 32-bit float."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
 
 def format_double(value: float) -> str:
-    """Write a double: ``149.5``, ``1.0E10``, with as few digits as tell it from its neighbours."""
+    """Return a double in Java's form, ``149.5`` or ``1.0E10``, with as few digits as possible."""
     return _format(value, repr(value))
 
 
 def format_float(value: float) -> str:
-    """Write a float of 32 bits likewise."""
+    """Return a 32-bit float in Java's form, with as few digits as possible."""
     return _format(value, str(np.float32(value)))
 
 
@@ -133,7 +133,6 @@ def _format(value: float, shortest: str) -> str:
 
 
 def scale_of(schema: Schema) -> int:
-    """Return the scale of a Decimal schema."""
     scale = schema.parameter("scale")
     if scale is None:
         raise RecordError("invalid Decimal schema: scale parameter not found")
@@ -141,14 +140,14 @@ def scale_of(schema: Schema) -> int:
 
 
 def decode_decimal(data: bytes, scale: int) -> Decimal:
-    """Return the number that unscaled bytes stand for."""
+    """Return the number that the unscaled bytes represent."""
     unscaled = int.from_bytes(data, "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
     return Decimal((int(unscaled < 0), digits, -scale))
 
 
 def encode_decimal(value: Decimal, scale: int) -> bytes:
-    """Return the unscaled bytes; RecordError when the number has more digits than that."""
+    """Return the unscaled bytes; raise RecordError if the scale would lose digits."""
     with localcontext(prec=max(len(value.as_tuple().digits) + abs(scale) + 1, 50)) as context:
         context.traps[Inexact] = True
         try:
@@ -159,7 +158,7 @@ def encode_decimal(value: Decimal, scale: int) -> bytes:
 
 
 def date_ms(schema: Schema, value: int) -> int | None:
-    """Return the ms of a Date, Time or Timestamp; None when the schema is another."""
+    """Return a Date, Time or Timestamp in milliseconds, or None for other schemas."""
     if schema.name == DATE:
         return value * DAY_MS
     return value if schema.name in {TIME, TIMESTAMP} else None
@@ -184,13 +183,13 @@ _TIMESTAMP_FORMAT = DateFormat.of("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Nulls pass as they are."""
+    """Casts fields, or the whole key or value, to another type. Nulls are unchanged."""
 
     side: str
     options: CastOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with other types."""
+        """Yield the rows with the cast fields."""
         column = get_column(rows, self.side)
         if column.array.null_count == len(column):
             yield rows
@@ -231,7 +230,8 @@ def cast_array(
 ) -> tuple[Schema, pa.Array]:
     """Return schema and values as ``kind``; ``named`` keeps the schema's name and doc.
 
-    A logical type's name is not kept: what was a Timestamp is a plain number or text then.
+    The name of a logical type is never kept. A Timestamp, for example, becomes a plain number or
+    text.
     """
     if schema.kind in {Kind.ARRAY, Kind.MAP, Kind.STRUCT}:
         raise _unsupported(schema.kind.name)
@@ -246,7 +246,7 @@ def cast_array(
 
 
 def cast_value(schema: Schema, value: Any, kind: Kind) -> Any:
-    """Cast one value that is not null."""
+    """Return a value other than null as ``kind``."""
     if kind is Kind.STRING:
         return to_text(schema, value)
     if schema.name == DECIMAL:
@@ -257,7 +257,7 @@ def cast_value(schema: Schema, value: Any, kind: Kind) -> Any:
 
 
 def _cast(value: Any, kind: Kind) -> Any:
-    """Cast a bool, int, float, Decimal or str to anything but a text."""
+    """Cast a bool, int, float, Decimal or str to a kind other than STRING."""
     try:
         if kind in INT_BITS:
             return _to_integer(value, INT_BITS[kind])
@@ -280,7 +280,7 @@ def _to_integer(value: Any, bits: int) -> int:
 
 
 def to_text(schema: Schema, value: Any) -> str:
-    """Write one value of a type without parts, as Java's ``toString`` and Connect do."""
+    """Return a scalar as text, in the form of Java's ``toString`` and of Connect."""
     ms = date_ms(schema, value)
     if ms is not None:
         return _format_date(ms)

@@ -1,6 +1,6 @@
-"""Transforms one after the other, each for the records its predicate chooses.
+"""The chain of transforms, each applied to the records that its predicate selects; pure.
 
-Connect's predicates.
+This module also holds Connect's predicates.
 """
 
 from __future__ import annotations
@@ -50,23 +50,26 @@ from kafkeep.records.transforms.transform import Predicate, Transform
 
 @dataclass(frozen=True, slots=True)
 class TopicNameMatches:
-    """Records of a topic whose whole name matches; a router before it may have changed it."""
+    """Selects the records of a topic whose whole name matches.
+
+    The topic is the one that earlier routers have set.
+    """
 
     pattern: JavaPattern
 
     def test(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell for each record whether it is chosen."""
+        """Return for each record whether it is selected."""
         return np.full(len(rows), self.pattern.matches(rows.topic))
 
 
 @dataclass(frozen=True, slots=True)
 class HasHeaderKey:
-    """Records with at least one header of that name."""
+    """Selects the records with at least one header of this name."""
 
     name: str
 
     def test(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell for each record whether it is chosen."""
+        """Return for each record whether it is selected."""
         before = np.concatenate([[0], np.cumsum(header_matches(rows.headers, self.name))])
         counts = np.diff(before[view_offsets(rows.headers)])
         return np.asarray(counts > 0)
@@ -74,15 +77,15 @@ class HasHeaderKey:
 
 @dataclass(frozen=True, slots=True)
 class RecordIsTombstone:
-    """Records without a value; the JSON document ``null`` is a value."""
+    """Selects the records without a value. The JSON document ``null`` is a value."""
 
     def test(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell for each record whether it is chosen."""
+        """Return for each record whether it is selected."""
         return ~valid_flags(rows.value.array)
 
 
 def open_predicate(spec: PredicateSpec) -> Predicate:
-    """Return the predicate a specification stands for."""
+    """Return the predicate that the spec describes."""
     match spec.kind:
         case "TopicNameMatches":
             return TopicNameMatches(compile_java_regex(spec.options.pattern))
@@ -95,7 +98,7 @@ def open_predicate(spec: PredicateSpec) -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Drops every record it is for. All other transforms give one record for one."""
+    """Drops every record. All other transforms return one record for each record."""
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
         """Yield nothing."""
@@ -140,7 +143,7 @@ class _Step:
     negate: bool
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Transform the chosen records and leave the others, in order."""
+        """Transform the selected records, keep the others, and preserve the order."""
         if self.predicate is None:
             yield from self.transform.apply(rows)
             return
@@ -164,7 +167,7 @@ class _Step:
 def _placed(
     pieces: Sequence[Rows], chosen: NDArray[np.bool_]
 ) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
-    """Yield the pieces of the chosen records with the places those had."""
+    """Yield each transformed batch with the original positions of its records."""
     places = np.flatnonzero(chosen)
     at = 0
     for piece in pieces:
@@ -173,7 +176,7 @@ def _placed(
 
 
 def _merge(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> Iterator[Rows]:
-    """Yield the rows of all parts in the order of their places, in as few pieces as can be."""
+    """Yield the rows of all parts ordered by position, in as few batches as possible."""
     groups: dict[Any, list[tuple[Rows, NDArray[np.int64]]]] = {}
     for rows, places in parts:
         kind = (rows.topic, rows.key.schema, rows.value.schema)
@@ -193,7 +196,7 @@ def _merge(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> Iterator[Rows]:
 def _concat(
     parts: Sequence[tuple[Rows, NDArray[np.int64]]],
 ) -> tuple[Rows, NDArray[np.int64]]:
-    """Put rows of one topic and one pair of schemas together, in the order of their places."""
+    """Concatenate rows of one topic and one pair of schemas, in the order of their positions."""
     if len(parts) == 1:
         return parts[0]
     all_rows = [rows for rows, _ in parts]
@@ -211,7 +214,7 @@ def _concat(
 
 
 def _concat_columns(columns: list[Column]) -> Column:
-    """Put columns of one schema together."""
+    """Concatenate columns that share one schema."""
     if len(columns) == 1:
         return columns[0]
     return Column(columns[0].schema, pa.concat_arrays([column.array for column in columns]))
@@ -219,24 +222,24 @@ def _concat_columns(columns: list[Column]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Steps in order. Pure; opened in a task."""
+    """Transforms in the order they are applied. Each task opens its own chain."""
 
     steps: tuple[_Step, ...]
     changes_values: bool
-    """Whether a value may come out other than it went in, its schema included."""
+    """True if the chain can change a value or its schema."""
     changes_keys: bool
-    """Likewise for keys."""
+    """True if the chain can change a key or its schema."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if the chain has no steps."""
         return not self.steps
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield what becomes of ``rows``, in order, in pieces of one topic and schema each.
+        """Yield the transformed rows in order, in batches of one topic and schema each.
 
-        Records a Filter drops are gone. RecordError comes before the first piece does, so the
-        caller can try smaller ones and has not used any.
+        Filter drops records. RecordError is raised before the first batch is yielded. The caller
+        can therefore retry with smaller batches.
         """
         pieces = [rows] if len(rows) else []
         for step in self.steps:
@@ -272,7 +275,7 @@ def _open(spec: TransformSpec) -> Transform:
 
 
 def _joined(last: _Step, step: _Step) -> _Step | None:
-    """Join neighbouring InsertFields: three scans of every text become one."""
+    """Merge two adjacent InsertField steps, so that each text is scanned once."""
     if last.predicate is not None or step.predicate is not None:
         return None
     if isinstance(last.transform, InsertField) and isinstance(step.transform, InsertField):

@@ -1,7 +1,7 @@
-"""Times written and read by patterns of Java's ``SimpleDateFormat``, in UTC and English.
+"""Format and parse times with patterns of Java's ``SimpleDateFormat``, in UTC and English; pure.
 
-Any int64 of ms has a form: the calendar is Gregorian for all times, and years may have as many
-digits as they need.
+Every int64 of milliseconds can be formatted. The calendar is Gregorian for all times, and a year
+has as many digits as it needs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafkeep.records.calendar import DAY_MS, DAYS, MONTHS, date_of, days_of, wee
 
 _STEPS = (("S", 1), ("s", 1000), ("m", 60_000), ("HkKha", 3_600_000))
 _FIRST_CENTURY = 1950
-"""A year of two digits is one of the hundred from here on."""
+"""A two-digit year is in the hundred years that start here."""
 
 
 class _Moment:
-    """A time taken apart; weeks begin on Sunday, and the first one of a year has its first day."""
+    """The fields of a time. Weeks start on Sunday, and week 1 contains January 1."""
 
     def __init__(self, time_ms: int) -> None:
         self.days, self.ms = divmod(time_ms, DAY_MS)
@@ -34,7 +34,7 @@ class _Moment:
         self.day_of_year = self.days - days_of(self.year, 1, 1) + 1
 
     def week_of_year(self) -> tuple[int, int]:
-        """Return the year a week belongs to, and its number."""
+        """Return the year that the week belongs to, and the week number."""
         next_year = days_of(self.year + 1, 1, 1)
         if self.days - self.weekday + 6 >= next_year:
             return self.year + 1, 1
@@ -90,18 +90,18 @@ _TEXTS: dict[str, Callable[[_Moment, int], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """A pattern at work."""
+    """A parsed pattern that formats and parses times."""
 
     text: str
     pattern: DatePattern
 
     @classmethod
     def of(cls, text: str) -> DateFormat:
-        """Read a pattern; UsageError when it is none."""
+        """Parse a pattern; raise UsageError if it is invalid."""
         return cls(text, parse_date_pattern(text))
 
     def format(self, time_ms: int) -> str:
-        """Write a time."""
+        """Return the time formatted with the pattern."""
         moment = _Moment(time_ms)
         return "".join(
             part if isinstance(part, str) else _written(part, moment) for part in self.pattern
@@ -109,14 +109,16 @@ class DateFormat:
 
     @property
     def step_ms(self) -> int:
-        """Times in one such stretch, counted from 1970, are written alike."""
+        """The interval length, counted from 1970, within which all times are formatted alike."""
         letters = {part.letter for part in self.pattern if isinstance(part, DateField)}
         return next((step for some, step in _STEPS if letters & set(some)), DAY_MS)
 
     def parse(self, text: str) -> int:
-        """Read a time as Java does by default: what follows the pattern is let be, and
-        numbers may overflow (a 13th month); ValueError when the text does not fit.
-        """  # noqa: D205
+        """Return the time that a text represents, as Java's lenient parser reads it.
+
+        Text after the pattern is ignored, and numbers can overflow (a 13th month). Raise ValueError
+        if the text does not match the pattern.
+        """
         if letters := unreadable_letters(self.pattern):
             raise ValueError(f"times cannot be read by the letters {letters}")
         read = _Read(text)
@@ -149,7 +151,7 @@ _ZONE = re.compile(
 
 
 class _Read:
-    """A text being read."""
+    """The state of parsing one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -233,7 +235,7 @@ class _Read:
             self.zone_ms = -size if sign == "-" else size
 
     def time_ms(self) -> int:
-        """Return the time read."""
+        """Return the parsed time in milliseconds."""
         year = 1 - self.year if self.is_bc else self.year
         if self.day_of_year is not None:
             days = days_of(year, 1, 1) + self.day_of_year - 1

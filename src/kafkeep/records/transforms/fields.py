@@ -1,10 +1,9 @@
-"""Transforms of the structure of keys and values: which fields there are, where, of what schema.
+"""Transforms that change which fields a key or value has, and the schema of the fields; pure.
 
-ExtractField: one field in place of all. HoistField: the whole key or value as the one field of a
-new one. ReplaceField: fields dropped, kept or renamed. ValueToKey: a key made of fields of the
-value. Flatten: fields of nested values become fields of the root, their names joined.
-SetSchemaMetadata: name and version of a schema. CsvLine: a record as one line of text, as Aiven's
-sink writes it.
+ExtractField replaces the key or value with one of its fields. HoistField wraps the key or value in
+a new field. ReplaceField drops, keeps or renames fields. ValueToKey builds the key from fields of
+the value. Flatten moves nested fields to the root and joins their names. SetSchemaMetadata sets the
+name and version of a schema. CsvLine writes a record as one line of text, as Aiven's sink does.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _NESTED = "nested field access"
 
 @dataclass(frozen=True, slots=True)
 class ExtractField:
-    """A field that is missing or null gives no value at all; schemaless ones stay JSON texts."""
+    """A missing or null field gives a null key or value. Schemaless fields stay JSON texts."""
 
     side: str
     options: ExtractFieldOptions
@@ -63,7 +62,7 @@ class ExtractField:
         return parse_field_path(self.options.field, self.options.field_syntax_version)
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with the field for their key or value."""
+        """Yield the rows with the field as key or value."""
         column = get_column(rows, self.side)
         taken = self._from_texts(column) if column.schema is None else self._from_typed(column)
         yield set_column(rows, self.side, taken)
@@ -91,7 +90,7 @@ class ExtractField:
 
 
 def _fill_inside(child: pa.Array, field: Schema, parent: pa.Array) -> pa.Array:
-    """Put the default in where the field is null, but not where its parent is."""
+    """Replace null fields with the default, except where the parent is null."""
     filled = fill_default(child, field)
     if filled is child or not parent.null_count:
         return filled
@@ -101,7 +100,7 @@ def _fill_inside(child: pa.Array, field: Schema, parent: pa.Array) -> pa.Array:
 
 
 def _dig(text: bytes | None, path: tuple[str, ...]) -> bytes | None:
-    """Return the text of the field, or None when it or something on the way is missing."""
+    """Return the text of the field, or None if the field or one of its parents is missing."""
     for depth, name in enumerate(path):
         if text is None or is_json_null(text):
             return None
@@ -111,7 +110,7 @@ def _dig(text: bytes | None, path: tuple[str, ...]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class HoistField:
-    """Nulls are wrapped too; where the schema allows none, they are wrapped without one."""
+    """Nulls are wrapped too. If the schema is required, they are wrapped without a schema."""
 
     side: str
     options: HoistFieldOptions
@@ -144,13 +143,13 @@ _REPLACE_PURPOSE = "field replacement"
 
 @dataclass(frozen=True, slots=True)
 class ReplaceField:
-    """Keeps the order of fields; nulls pass as they are."""
+    """Keeps the order of the fields. Nulls are unchanged."""
 
     side: str
     options: ReplaceFieldOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with the fields that remain."""
+        """Yield the rows with the remaining fields."""
         column = get_column(rows, self.side)
         if column.array.null_count == len(column):
             yield rows
@@ -187,7 +186,7 @@ class ReplaceField:
         kept = [
             member._replace(key=encode_string(renames[name])) if name in renames else member
             for member, name in members
-            # A field under the new name of another makes room for it.
+            # A renamed field replaces an existing field with its new name.
             if name in renames or name not in taken
         ]
         return join_object(kept)
@@ -198,7 +197,7 @@ _TO_KEY_PURPOSE = "copying fields from value to key"
 
 @dataclass(frozen=True, slots=True)
 class ValueToKey:
-    """A record without a value has no such key: RecordError, as in Connect."""
+    """Raises RecordError for a record without a value, as Connect does."""
 
     options: ValueToKeyOptions
 
@@ -233,13 +232,13 @@ _FLATTEN_PURPOSE = "flattening"
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """Arrays stay whole; nulls pass as they are."""
+    """Arrays are not flattened. Nulls are unchanged."""
 
     side: str
     options: FlattenOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows, flat."""
+        """Yield the flattened rows."""
         column = get_column(rows, self.side)
         if column.array.null_count == len(column):
             yield rows
@@ -257,7 +256,7 @@ class Flatten:
     def _walk(
         self, schema: Schema, array: pa.Array, prefix: str, optional: bool, default: Any
     ) -> Iterator[tuple[Field, pa.Array]]:
-        """Yield fields and columns; what lies above decides with them about null and default."""
+        """Yield fields and columns; a parent passes its optionality and default to its fields."""
         for place, (field, child) in enumerate(
             zip(schema.fields, get_children(array), strict=True)
         ):
@@ -298,7 +297,7 @@ class Flatten:
 
 @dataclass(frozen=True, slots=True)
 class SetSchemaMetadata:
-    """Values stay what they are; without a schema there is nothing to set."""
+    """Values are unchanged. Values without a schema are rejected."""
 
     side: str
     options: SetSchemaMetadataOptions
@@ -325,12 +324,12 @@ class SetSchemaMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CsvLine:
-    """The value becomes the line, without its end; nulls and missing times are empty."""
+    """The value becomes the line without a line break. Nulls and missing times are empty."""
 
     options: CsvLineOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with lines for values."""
+        """Yield the rows with lines as values."""
         columns = [self._texts(rows, name) for name in self.options.fields]
         lines = [b",".join(line) for line in zip(*columns, strict=True)]
         yield set_column(rows, "Value", Column(OPTIONAL_BYTES, pa.array(lines, pa.binary())))

@@ -1,7 +1,7 @@
-"""Transforms of what surrounds keys and values: the topic and the headers.
+"""Transforms of topics and headers; pure.
 
-RegexRouter, TimestampRouter, InsertHeader, DropHeaders, HeaderFrom. Headers are bytes, in order,
-and may repeat.
+This module holds RegexRouter, TimestampRouter, InsertHeader, DropHeaders and HeaderFrom. Headers
+are bytes, have an order, and can repeat.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ _PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 
 @dataclass(frozen=True, slots=True)
 class RegexRouter:
-    """A topic whose whole name matches gets the replacement for the first match in it."""
+    """If the whole topic name matches, the first match in it is replaced."""
 
     regex: JavaPattern
     replacement: Replacement
 
     @classmethod
     def of(cls, options: RegexRouterOptions) -> RegexRouter:
-        """Make one; the expression is compiled once."""
+        """Return a router; the expression is compiled once."""
         regex = compile_java_regex(options.regex)
         return cls(regex, parse_replacement(options.replacement, regex))
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows under their new topic."""
+        """Yield the rows with their new topic."""
         if not self.regex.matches(rows.topic):
             yield rows
             return
@@ -79,18 +79,18 @@ class RegexRouter:
 
 @dataclass(frozen=True, slots=True)
 class TimestampRouter:
-    """The record's time becomes part of its topic, so rows may fall into pieces."""
+    """Adds the record's timestamp to the topic, so one batch can become several."""
 
     topic: str
     format: DateFormat
 
     @classmethod
     def of(cls, options: TimestampRouterOptions) -> TimestampRouter:
-        """Make one; the pattern is read once."""
+        """Return a router; the pattern is parsed once."""
         return cls(options.topic_format, DateFormat.of(options.timestamp_format))
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows under their new topics."""
+        """Yield the rows with their new topics."""
         if (rows.timestamps == NO_TIMESTAMP).any():
             raise RecordError("timestamp missing on record")
         step = self.format.step_ms
@@ -109,24 +109,24 @@ def _route(rows: Rows, topic: str) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class InsertHeader:
-    """The literal is written as it stands, in UTF-8."""
+    """The literal is written unchanged, in UTF-8."""
 
     options: InsertHeaderOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with one more header each."""
+        """Yield the rows with the header added to each record."""
         value = constant_array(pa.binary(), self.options.value_literal.encode(), len(rows))
         yield replace(rows, headers=append_header(rows.headers, self.options.header, value))
 
 
 @dataclass(frozen=True, slots=True)
 class DropHeaders:
-    """All headers of a name go."""
+    """Drops all headers with the given names."""
 
     options: DropHeadersOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with the headers that remain."""
+        """Yield the rows with the remaining headers."""
         gone = np.zeros(len(rows.headers.values), dtype=np.bool_)
         for name in self.options.headers:
             gone |= header_matches(rows.headers, name)
@@ -139,13 +139,13 @@ class DropHeaders:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFrom:
-    """Texts and bytes go as they are, other values as text, nested ones as JSON."""
+    """Texts and bytes are unchanged, nested values become JSON, and other values become text."""
 
     side: str
     options: HeaderFromOptions
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with more headers; moved fields leave the key or value."""
+        """Yield the rows with the new headers; moved fields are removed from the key or value."""
         column = get_column(rows, self.side)
         take = self._from_texts if column.schema is None else self._from_typed
         values, rest = take(column, f"header {self.options.operation}")
@@ -184,7 +184,7 @@ class HeaderFrom:
 
 
 def append_header(headers: pa.ListArray, name: str, values: pa.BinaryArray) -> pa.ListArray:
-    """Give each record one more header, after those it has."""
+    """Append a header to each record."""
     count = len(headers)
     old = view_offsets(headers).astype(np.int64)
     new = old - old[0] + np.arange(count + 1)
@@ -202,7 +202,7 @@ def append_header(headers: pa.ListArray, name: str, values: pa.BinaryArray) -> p
 
 
 def header_matches(headers: pa.ListArray, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tell for each header in ``headers.values`` whether it has that name."""
+    """Return for each header in ``headers.values`` whether it has this name."""
     keys = headers.values.field(0)
     return bool_flags(pc.equal(keys, pa.scalar(name.encode(), pa.binary())))
 
@@ -215,7 +215,7 @@ def _header_of(text: bytes | None) -> bytes | None:
 
 
 def header_bytes(schema: Schema, array: pa.Array) -> pa.BinaryArray:
-    """Return the bytes of typed values."""
+    """Return typed values as header bytes."""
     if schema.kind is Kind.BYTES and schema.name != DECIMAL:
         return array
     values = [None if value is None else _bytes(schema, value) for value in array.to_pylist()]
@@ -229,7 +229,7 @@ def _bytes(schema: Schema, value: Any) -> bytes:
 
 
 def _to_json(schema: Schema, value: Any) -> Any:
-    """Return what JSON has for a value; bytes, decimals and dates are texts in it."""
+    """Return a value in the form JSON takes; bytes, decimals and dates become texts."""
     if value is None:
         return None
     match schema.kind:

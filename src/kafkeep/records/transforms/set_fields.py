@@ -1,7 +1,7 @@
-"""Transforms that give fields a value: InsertField and MaskField.
+"""The transforms InsertField and MaskField, which set the values of fields; pure.
 
-InsertField adds topic, partition, offset, time or a fixed text. MaskField replaces what must not
-be seen by zero, an empty text, or a fixed replacement.
+InsertField adds the topic, partition, offset, timestamp or a fixed text. MaskField replaces
+sensitive values with zero, an empty text, or a fixed replacement.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from kafkeep.records.transforms.transform import (
 _INSERTION = "field insertion"
 _MASKING = "mask fields"
 _MOST_BYTES = 2**30
-"""An Arrow column ends at 2 GiB: larger ones are cut before they grow."""
+"""Larger columns are split before they grow, because an Arrow column is limited to 2 GiB."""
 
 _SCHEMAS = {
     "topic": Schema(kind=Kind.STRING),
@@ -74,22 +74,22 @@ _DATES = frozenset({DATE, TIME, TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """One field to insert: what of the record, under which name."""
+    """A field to insert: its source in the record, and its name."""
 
     what: str
     name: str
     optional: bool
     text: str = ""
-    """The value, when it is fixed."""
+    """The value of a static field."""
 
     @property
     def field(self) -> Field:
-        """The field typed values get."""
+        """The schema field that typed values get."""
         return Field(self.name, _SCHEMAS[self.what].as_optional(self.optional))
 
 
 def parse_insertions(options: InsertFieldOptions) -> tuple[Insertion, ...]:
-    """Return what is to be inserted, in Connect's order; ``!`` makes a field required."""
+    """Return the fields to insert, in Connect's order; ``!`` makes a field required."""
     given = (
         ("topic", options.topic_field),
         ("partition", options.partition_field),
@@ -111,14 +111,14 @@ def parse_insertions(options: InsertFieldOptions) -> tuple[Insertion, ...]:
 
 @dataclass(frozen=True, slots=True)
 class InsertField:
-    """Appends fields; a field that a schemaless value has already is overwritten in its place."""
+    """Appends fields. In a schemaless value, an existing field is overwritten in place."""
 
     side: str
     insertions: tuple[Insertion, ...]
     defaults: bool
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows with their fields; nulls pass as they are."""
+        """Yield the rows with the inserted fields; nulls are unchanged."""
         column = get_column(rows, self.side)
         if column.array.null_count == len(column):
             yield rows
@@ -132,7 +132,7 @@ class InsertField:
             yield set_column(rows, self.side, self._insert_typed(rows, column))
 
     def joined(self, other: InsertField) -> InsertField | None:
-        """Return one transform that does this and then the other, or None if there is none."""
+        """Return one transform that does both in order, or None if that is not possible."""
         names = {insertion.name for insertion in self.insertions}
         if (
             self.side != other.side
@@ -210,7 +210,7 @@ def _insert_slowly(column: Column, tails: Sequence[AppendedField]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class MaskField:
-    """Nulls inside stay null; a record without a value cannot be masked, as in Connect."""
+    """Null fields stay null. A record without a value is an error, as in Connect."""
 
     side: str
     options: MaskFieldOptions

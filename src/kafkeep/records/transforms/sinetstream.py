@@ -1,8 +1,8 @@
-"""SINETStream's transforms: values as bytes and as text, times in µs, JSON inside of a field.
+"""SINETStream's transforms: casts to bytes and text, times in µs, and JSON inside fields; pure.
 
-They are what Connect's Java classes of these names do, except that nothing is written the way
-Java shows its own objects: dates are Connect's texts, objects and lists without a schema JSON.
-Nulls pass as they are.
+They behave like the Java classes of the same names, with one exception. They never write a value in
+the form of Java's ``toString``. Dates use Connect's text form, and schemaless objects and lists are
+JSON. Nulls are unchanged.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Change = Callable[[Schema, pa.Array], tuple[Schema, pa.Array]]
 
 @dataclass(frozen=True, slots=True)
 class ByteArrayCast:
-    """Bytes stay; everything else becomes its text in UTF-8, in JSON (a field of it) as Base64."""
+    """Keeps bytes and encodes other values as UTF-8 text. In a JSON field, bytes are Base64."""
 
     side: str
     options: WholeOrFieldOptions
@@ -86,7 +86,7 @@ class ByteArrayCast:
 
 @dataclass(frozen=True, slots=True)
 class StringCast:
-    """Bytes are read as UTF-8, with U+FFFD for what is not; everything else becomes its text."""
+    """Decodes bytes as UTF-8, with U+FFFD for invalid bytes. Other values become text."""
 
     side: str
     options: WholeOrFieldOptions
@@ -106,14 +106,14 @@ class StringCast:
 
 @dataclass(frozen=True, slots=True)
 class MicrosecondTimestampConverter:
-    """A TimestampConverter for times in µs: they are cut to ms, then converted; texts are UTC."""
+    """A TimestampConverter for times in µs. Truncates them to ms first. Texts are in UTC."""
 
     side: str
     converter: TimestampConverter
 
     @classmethod
     def of(cls, side: str, options: TimestampConverterOptions) -> MicrosecondTimestampConverter:
-        """Make one; the pattern is read once."""
+        """Return a converter; the pattern is parsed once."""
         return cls(side, TimestampConverter.of(side, options))
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
@@ -131,9 +131,9 @@ class MicrosecondTimestampConverter:
 
 @dataclass(frozen=True, slots=True)
 class ParseJson:
-    """Bytes or a text are read as JSON; the value around them is schemaless then.
+    """Parses bytes or a text as JSON. The value that contains them becomes schemaless.
 
-    What is not exactly one JSON document is a RecordError.
+    Raises RecordError if the input is not exactly one JSON document.
     """
 
     side: str
@@ -155,7 +155,7 @@ class ParseJson:
 
 
 def _change_typed(column: Column, name: str, purpose: str, change: Change) -> Column:
-    """Change the whole value, or the field of that name; a struct without it stays."""
+    """Change the whole value or the named field; a struct without the field is unchanged."""
     assert column.schema is not None
     if not name:
         return Column(*change(column.schema, column.array))
@@ -176,7 +176,7 @@ def _change_typed(column: Column, name: str, purpose: str, change: Change) -> Co
 def _change_member(
     column: Column, name: str, purpose: str, change: Callable[[bytes], bytes]
 ) -> Column:
-    """Change a member of schemaless values; one that is missing becomes null, as in Connect."""
+    """Change a member of schemaless values; a missing member becomes null, as in Connect."""
 
     def edit(text: bytes) -> bytes:
         members = members_of(text, purpose)
@@ -209,7 +209,7 @@ def _to_string(schema: Schema, array: pa.Array) -> tuple[Schema, pa.Array]:
 
 
 def _cast_schema(transform: str, schema: Schema, kind: Kind) -> Schema:
-    """Return the schema of what is cast; what was a date or a decimal is none any more."""
+    """Return the schema after a cast; the name of a logical type is dropped."""
     if schema.kind in _NESTED:
         raise RecordError(f"{transform} does not cast {schema.kind.name}: name a field of it")
     plain = Schema(kind=kind) if schema.name in _LOGICAL else copy_basics(schema, kind)
@@ -217,12 +217,12 @@ def _cast_schema(transform: str, schema: Schema, kind: Kind) -> Schema:
 
 
 def _plain_text(text: bytes) -> str:
-    """Return what a JSON string says, and any other document as it is."""
+    """Return the text of a JSON string, or any other document unchanged."""
     return decode_string(text) if kind_of(text) == "string" else text.decode().strip()
 
 
 def _plain_bytes(text: bytes | None) -> bytes | None:
-    """Return the UTF-8 of a schemaless value; half of a surrogate pair becomes ``?``."""
+    """Return a schemaless value in UTF-8; a lone surrogate becomes ``?``."""
     if text is None or is_json_null(text):
         return None
     return _plain_text(text).encode(errors="replace")
@@ -253,7 +253,7 @@ def _cut_json(text: bytes) -> bytes:
 
 
 def _to_ms(time_us: int) -> int:
-    """Divide as Java does: towards zero."""
+    """Divide towards zero, as Java does."""
     return time_us // 1000 if time_us >= 0 else -(-time_us // 1000)
 
 
@@ -270,7 +270,7 @@ def _parse_json_string(text: bytes) -> bytes:
 
 
 def _parse_array(schema: Schema, array: pa.Array) -> pa.Array:
-    """Return the JSON documents that bytes or texts are, without line breaks; null stays null."""
+    """Return bytes or texts as JSON documents without line breaks; nulls are unchanged."""
     if array.null_count == len(array):
         return pa.nulls(len(array), type=pa.binary())
     if java_class(schema) not in ("[B", "java.lang.String"):
@@ -286,7 +286,7 @@ def _not_bytes(found: str) -> RecordError:
 
 
 def _parse_field(column: Column, name: str) -> Column:
-    """Return structs as JSON objects, with the document in place of its text."""
+    """Return structs as JSON objects, with the parsed document in place of its text."""
     schema = require_struct(column, "json converter")
     if schema.field(name) is None:
         raise RecordError(f"{name} is not a valid field name")

@@ -1,4 +1,4 @@
-"""TimestampConverter: times as texts, numbers, and Connect's Date, Time and Timestamp."""
+"""TimestampConverter: convert times between texts, numbers and Connect's logical types; pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TARGETS = {
     "Timestamp": Schema(kind=Kind.INT64, name=TIMESTAMP, version=1),
 }
 _SOURCES = {DATE: "Date", TIME: "Time", TIMESTAMP: "Timestamp"}
-# A second has 1000 ms; a millisecond has 1000 us.
+# Pairs of milliseconds per unit and units per millisecond.
 _UNITS = {
     "seconds": (1000, 1),
     "milliseconds": (1, 1),
@@ -54,7 +54,7 @@ _LONG_MAX = 2**63 - 1
 
 
 def _divide(value: int, by: int) -> int:
-    """Divide as Java does: towards zero."""
+    """Divide towards zero, as Java does."""
     return value // by if value >= 0 else -(-value // by)
 
 
@@ -64,7 +64,7 @@ def _limit(value: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimestampConverter:
-    """Texts are in UTC unless they say a zone; nulls pass as they are."""
+    """Texts without a zone are in UTC. Nulls are unchanged."""
 
     side: str
     options: TimestampConverterOptions
@@ -72,7 +72,7 @@ class TimestampConverter:
 
     @classmethod
     def of(cls, side: str, options: TimestampConverterOptions) -> TimestampConverter:
-        """Make one; the pattern is read once."""
+        """Return a converter; the pattern is parsed once."""
         text = options.format
         return cls(side, options, DateFormat.of(text) if text.strip() else None)
 
@@ -118,7 +118,7 @@ class TimestampConverter:
         return join_object(set_member(members, self.options.field, new))
 
     def _convert_json(self, text: bytes) -> bytes:
-        """Convert a schemaless time; dates without a schema are written as their ms."""
+        """Convert a schemaless time; dates become milliseconds."""
         match kind_of(text):
             case "null":
                 return b"null"

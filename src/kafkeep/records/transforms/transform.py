@@ -1,7 +1,7 @@
-"""The protocols of a transform and a predicate, and what all transforms share.
+"""The protocols of transforms and predicates, and the functions that all transforms share; pure.
 
-A transform works on one side of a record, its key or its value. Typed values are split into columns
-and joined again; schemaless JSON is edited as text.
+A transform changes one side of a record: its key or its value. Typed values are split into columns
+and joined again. Schemaless JSON is edited as text.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from kafkeep.records.schema import (
 
 
 class Transform(Protocol):
-    """One step of a chain. Pure: rows in, rows out."""
+    """One step of a chain. It has no state and no side effects."""
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows that remain, in order, as pieces of one schema and topic each.
+        """Yield the remaining rows in order, in batches of one schema and topic each.
 
-        RecordError when some record cannot be transformed: the caller then tries smaller pieces
-        until it is known which one, so nothing may be remembered between calls.
+        Raise RecordError if a record cannot be transformed. The caller then retries with smaller
+        batches to find the record. A transform must therefore keep no state between calls.
         """
 
 
 class Predicate(Protocol):
-    """Chooses the records a transform is for."""
+    """Selects the records that a transform applies to."""
 
     def test(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell for each record whether it is chosen."""
+        """Return for each record whether it is selected."""
 
 
 _JSON_CLASSES = {
@@ -82,32 +82,35 @@ _LOGICAL_CLASSES = {
 
 
 def get_column(rows: Rows, side: str) -> Column:
-    """Return the keys or the values."""
+    """Return the key or value column."""
     return rows.key if side == "Key" else rows.value
 
 
 def set_column(rows: Rows, side: str, column: Column) -> Rows:
-    """Return the rows with other keys or values."""
+    """Return the rows with the key or value column replaced."""
     return replace(rows, key=column) if side == "Key" else replace(rows, value=column)
 
 
 def java_class(schema: Schema) -> str:
-    """Return the class Connect has for such values: its messages name it, so ours do."""
+    """Return Connect's Java class for values of the schema.
+
+    Error messages name it, as Connect's do.
+    """
     return _LOGICAL_CLASSES.get(schema.name or "", _CLASSES[schema.kind])
 
 
 def json_class(text: bytes) -> str:
-    """Return the class Connect has for a schemaless value."""
+    """Return Connect's Java class for a schemaless value."""
     return _JSON_CLASSES[kind_of(text)]
 
 
 def is_json_null(text: bytes) -> bool:
-    """Tell whether a document is ``null``, which Connect does not tell from no value at all."""
+    """Return whether a document is ``null``, which Connect treats like a missing value."""
     return len(text) < 16 and text.strip() == b"null"
 
 
 def members_of(text: bytes | None, purpose: str) -> list[JsonMember]:
-    """Take a schemaless value apart; RecordError when it is not an object."""
+    """Split a schemaless value into members; raise RecordError if it is not an object."""
     if text is not None and kind_of(text) == "object":
         return split_object(text)
     found = "null" if text is None else json_class(text)
@@ -117,7 +120,7 @@ def members_of(text: bytes | None, purpose: str) -> list[JsonMember]:
 
 
 def edit_texts(column: Column, edit: Callable[[bytes], bytes | None]) -> Column:
-    """Edit every schemaless value that is neither null nor ``null``."""
+    """Edit every schemaless value, except nulls and ``null`` documents."""
     texts = [
         text if text is None or is_json_null(text) else edit(text)
         for text in column.array.to_pylist()
@@ -126,9 +129,9 @@ def edit_texts(column: Column, edit: Callable[[bytes], bytes | None]) -> Column:
 
 
 def copy_basics(source: Schema, kind: Kind) -> Schema:
-    """Return an empty schema with name, version, doc and parameters of ``source``, as Connect does.
+    """Return a schema of ``kind`` with the name, version, doc and parameters of ``source``.
 
-    Whether it was optional and what its default was is not copied.
+    As in Connect, ``optional`` and ``default`` are not copied.
     """
     return Schema(
         kind=kind,
@@ -140,9 +143,9 @@ def copy_basics(source: Schema, kind: Kind) -> Schema:
 
 
 def require_struct(column: Column, purpose: str, *, nulls: bool = True) -> Schema:
-    """Return the schema of a column of structs; RecordError when values are something else.
+    """Return the schema of a column of structs; raise RecordError if it holds other values.
 
-    ``nulls``: whether they may be missing.
+    ``nulls`` allows null values.
     """
     schema = column.schema
     assert schema is not None
@@ -158,7 +161,7 @@ def require_struct(column: Column, purpose: str, *, nulls: bool = True) -> Schem
 
 
 def get_children(array: pa.StructArray) -> list[pa.Array]:
-    """Return the fields' columns; where the struct is null they are null too."""
+    """Return the columns of the fields; a field is null where its struct is null."""
     if array.null_count:
         children: list[pa.Array] = array.flatten()
         return children
@@ -166,7 +169,7 @@ def get_children(array: pa.StructArray) -> list[pa.Array]:
 
 
 def get_fields(column: Column, *, defaults: bool) -> list[pa.Array]:
-    """Return the fields' columns of structs, nulls replaced by ``defaults`` if that is wanted."""
+    """Return the columns of a struct's fields; ``defaults`` replaces nulls with schema defaults."""
     assert column.schema is not None
     children = get_children(column.array)
     if not defaults:
@@ -178,12 +181,12 @@ def get_fields(column: Column, *, defaults: bool) -> list[pa.Array]:
 
 
 def copy_fields(source: Schema, fields: Sequence[Field]) -> Schema:
-    """Return a struct's schema with other fields; RecordError when a name stands twice."""
+    """Return a struct schema with other fields; raise RecordError if a name is repeated."""
     return struct_schema(fields, copy_basics(source, Kind.STRUCT))
 
 
 def struct_schema(fields: Sequence[Field], basics: Schema | None = None) -> Schema:
-    """Return a schema with these fields; RecordError when a name stands twice."""
+    """Return a struct schema with these fields; raise RecordError if a name is repeated."""
     names: set[str] = set()
     for field in fields:
         if field.name in names:
@@ -193,7 +196,7 @@ def struct_schema(fields: Sequence[Field], basics: Schema | None = None) -> Sche
 
 
 def with_children(schema: Schema, children: Sequence[pa.Array], like: pa.Array) -> Column:
-    """Return structs of ``schema``, as many as ``like`` has values and null where it is null."""
+    """Return structs of ``schema`` with the length and the nulls of ``like``."""
     valid = like.is_valid().buffers()[1] if like.null_count else None
     kind = arrow_type(schema)
     array = pa.Array.from_buffers(kind, len(like), [valid], children=list(children))
@@ -201,7 +204,7 @@ def with_children(schema: Schema, children: Sequence[pa.Array], like: pa.Array) 
 
 
 def fill_default(array: pa.Array, schema: Schema) -> pa.Array:
-    """Replace nulls by the schema's default, if it has one."""
+    """Replace nulls with the schema's default, if it has one."""
     if schema.default is None or array.null_count == 0:
         return array
     default = pa.array([to_plain(schema, schema.default)], type=array.type)
@@ -212,7 +215,7 @@ def fill_default(array: pa.Array, schema: Schema) -> pa.Array:
 
 
 def to_plain(schema: Schema, value: Any) -> Any:
-    """Turn a default, which is made of tuples, into what Arrow takes for such a value."""
+    """Return a default, which consists of tuples, in the form Arrow takes."""
     if value is None:
         return None
     match schema.kind:
