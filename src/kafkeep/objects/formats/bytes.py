@@ -1,7 +1,8 @@
-"""The bytes format: records as they are, with a separator after each. JSON lines build on it.
+"""The bytes format: unchanged values with a separator after each. JSON lines build on it. Pure.
 
-A separator inside a record is not escaped, as in Connect: such an object cannot be split into the
-records it was made of. Objects of one record (``flush.size=1``) can, when the reader says so.
+As in Connect, a separator inside a value is not escaped. An object with such a value cannot be
+split into its records again. It can be read if it holds one record (``flush.size=1``) and the
+reader sets ``single``.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from kafkeep.records.arrow import binary_of_buffers, gather, join_with
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind, Schema
 
 PIECE_BYTES = 4 * 1024 * 1024
-"""What is read at a time; a piece is larger only when one record is."""
+"""The number of bytes to read at a time. A piece is larger only if a single record is."""
 MAX_RECORD_BYTES = 192 << 20
-"""A record that never ends is damage, not a reason to fill the memory. A broker takes requests of
-up to 100 MiB unless it is told otherwise; that is 134 MiB as base64."""
+"""The largest valid record. A longer one counts as damage, so that it cannot exhaust memory. By
+default a broker accepts requests of up to 100 MiB, which is 134 MiB as base64."""
 
 _RETURN = 13
 
 
 def iter_slices(column: Column) -> Iterator[Column]:
-    """Cut a column into parts of about a block each, so that what is made of them stays small."""
+    """Cut a column into slices of about one block each, to limit the memory of encoding."""
     step = max(1, len(column) * BLOCK_BYTES // max(column.array.nbytes, 1))
     for start in range(0, len(column), step):
         yield column.slice(start, min(start + step, len(column)))
 
 
 def join(array: pa.Array, separator: bytes) -> Bytes:
-    """Return the values one after the other, each with ``separator`` behind it.
+    """Concatenate the values, with ``separator`` after each.
 
-    ``array`` is binary or string; a null is an empty value.
+    ``array`` is binary or string. A null is written as an empty value.
     """
     if array.null_count:
         array = array.fill_null(_empty(array.type))
@@ -56,10 +57,10 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
 def split(
     data: bytes, separator: bytes, *, trim: bool = False, first: int = 0
 ) -> tuple[pa.Array, int]:
-    """Return the records that end in ``data``, and how many of its bytes they took.
+    """Return the records that end in ``data``, and the number of bytes they take.
 
-    With ``trim`` a carriage return in front of a separator belongs to it. No separator begins
-    before ``first``.
+    With ``trim``, a carriage return before a separator is part of the separator. The search for
+    separators starts at ``first``.
     """
     view = view_bytes(data)
     ends = _places(view, data, separator, first)
@@ -72,7 +73,7 @@ def split(
 
 
 def _places(view: Bytes, data: bytes, separator: bytes, first: int) -> Int64s:
-    """Return where ``separator`` stands, from left to right, none over another."""
+    """Return the positions of ``separator`` in ascending order, without overlaps."""
     if len(separator) == 1:
         return np.flatnonzero(view[first:] == separator[0]) + first
     found = re.compile(re.escape(separator)).finditer(data, first)
@@ -80,9 +81,9 @@ def _places(view: Bytes, data: bytes, separator: bytes, first: int) -> Int64s:
 
 
 def iter_split(source: BinaryIO, separator: bytes, *, trim: bool = False) -> Iterator[pa.Array]:
-    """Read records up to the end of ``source``; the last one may lack its separator.
+    """Yield the records of ``source``. The last one may lack its separator.
 
-    A record that takes many reads is held once, and looked through once.
+    A record that takes several reads is held in memory once and searched once.
     """
     parts: list[bytes] = []
     held, edge = 0, b""
@@ -102,7 +103,7 @@ def iter_split(source: BinaryIO, separator: bytes, *, trim: bool = False) -> Ite
             yield records
         if held > MAX_RECORD_BYTES:
             raise DamagedError(f"no separator in {held} bytes: this is not one record")
-    if held:  # not split again with a separator added: the two could match in another place
+    if held:  # do not append a separator and split again: it could match at another position
         rest = b"".join(parts)
         parts.clear()
         yield _one(rest.removesuffix(b"\r") if trim else rest)
@@ -118,9 +119,9 @@ def _one(record: bytes | bytearray) -> pa.Array:
 
 
 class SeparatedEncoder:
-    """One object of records with a separator after each; ``texts`` makes bytes of values.
+    """Encodes one object of values with a separator after each. ``texts`` encodes the values.
 
-    Unless it ``may_fail``, it makes them of every value.
+    ``may_fail`` states that ``texts`` may raise RecordError.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class SeparatedEncoder:
         self._may_fail = may_fail
 
     def check(self, column: Column) -> None:
-        """See Encoder; what could not be read back is not written."""
+        """See Encoder. Records that are too long to be read back are rejected."""
         if not self._may_fail and column.array.nbytes < MAX_RECORD_BYTES // 2:
             return
         longest = pc.max(pc.binary_length(self._texts(column))).as_py() or 0
@@ -171,7 +172,7 @@ def _values(column: Column) -> pa.Array:
 
 @dataclass(frozen=True)
 class BytesFormat:
-    """Values that are bytes already; a null key is written as an empty one."""
+    """Objects of plain bytes. A null key is written as an empty one."""
 
     options: FormatOptions
 
@@ -190,7 +191,7 @@ class BytesFormat:
         return self.options.format_bytearray_separator.encode()
 
     def encoder(self, schema: Schema | None) -> SeparatedEncoder:
-        """See Format; RecordError when values of this schema are not bytes."""
+        """See Format. Raise RecordError when values of this schema are not bytes."""
         if schema is None:
             raise RecordError("ByteArrayConverter is not compatible with schemaless JSON values")
         if schema.kind is not Kind.BYTES:
@@ -198,9 +199,9 @@ class BytesFormat:
         return SeparatedEncoder(self.options, self._separator, _values)
 
     def read(self, source: BinaryIO, *, single: bool = False) -> Iterator[Column]:
-        """See Format. With an empty separator, or when ``single``, the object is one record.
+        """See Format. With an empty separator or ``single``, the whole object is one record.
 
-        ``single`` is for those who know from the log that it is.
+        Callers set ``single`` when the log says that the object holds one record.
         """
         plain = open_decompressed(source, self.options.s3_compression_type)
         if self._separator and not single:

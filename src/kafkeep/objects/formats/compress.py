@@ -1,7 +1,7 @@
-"""Objects compressed as a whole, as a row of blocks that each stand alone.
+"""Compression of whole objects as a sequence of independent blocks. Pure.
 
-A block is a gzip member, a zstd or lz4 frame, or a snappy stream in its framing format: one after
-the other they are a file that the usual tools read, and nothing is held between two of them.
+A block is a gzip member, a zstd or lz4 frame, or a snappy stream in the framing format. Standard
+tools read the concatenated blocks as one file. No compressor state is held between blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkeep.errors import DamagedError
 from kafkeep.options.sink.formats import Compression
 
 BLOCK_BYTES = 1024 * 1024
-"""Raw bytes in a block: past this, larger ones are hardly smaller together."""
+"""The number of raw bytes in a block. Larger blocks hardly compress better."""
 SUFFIXES = {
     Compression.NONE: "",
     Compression.GZIP: ".gz",
@@ -31,11 +31,12 @@ SUFFIXES = {
     Compression.LZ4: ".lz4",
     Compression.SNAPPY: ".sz",
 }
-"""What compression adds to the name of an object."""
+"""The file extension of each compression."""
 
 _READ_BYTES = 256 * 1024
 _GZIP = 31  # wbits: a member with header and trailer
-_ISAL_LEVELS = {-1: 1, 1: 1, 2: 2, 3: 3}  # its 2 is no smaller than 1; its 0 is not zlib's
+# zlib's level → isal's level. Level 0 is missing, because isal's level 0 still compresses.
+_ISAL_LEVELS = {-1: 1, 1: 1, 2: 2, 3: 3}
 _ZSTD_DEFAULT = 3
 _SNAPPY_NAME = b"sNaPpY"
 _SNAPPY_START = b"\xff\x06\x00\x00" + _SNAPPY_NAME
@@ -43,7 +44,7 @@ _SNAPPY_CHUNK_BYTES = 65536
 
 
 class _Contexts(threading.local):
-    """What zstd keeps between calls: a megabyte or more, so one for each thread and level."""
+    """The zstd compressors: one per thread and level, as each takes a megabyte or more."""
 
     def __init__(self) -> None:
         self.by_level: dict[int, zstandard.ZstdCompressor] = {}
@@ -92,15 +93,16 @@ _WRITERS: dict[Compression, Callable[[Any, int], bytes]] = {
 
 
 def compress_block(data: Any, kind: Compression, level: int = -1) -> bytes:
-    """Return ``data``, anything bytes-like, as one block; the same bytes for the same data.
+    """Compress bytes-like ``data`` into one block. Equal data gives equal bytes.
 
-    Levels are gzip's, -1 to 9; other compressions take them as their own, snappy has none.
+    Levels are those of gzip, -1 to 9. Other codecs use the same number as their own level. Snappy
+    has no levels.
     """
     return _WRITERS[kind](data, level)
 
 
 class Blocks:
-    """Raw bytes in, complete blocks out: what lies behind an encoder of text or bytes."""
+    """Turns raw bytes into complete blocks, for the encoders of JSON and bytes."""
 
     def __init__(self, kind: Compression, level: int = -1) -> None:
         self._kind = kind
@@ -110,13 +112,13 @@ class Blocks:
 
     @property
     def buffered_bytes(self) -> int:
-        """Raw bytes that no block holds yet; always less than ``BLOCK_BYTES``."""
+        """The number of raw bytes not in a block yet. Always less than ``BLOCK_BYTES``."""
         return len(self._waiting)
 
     def add(self, data: Any) -> bytes:
-        """Take anything bytes-like; return the blocks that are full, often none.
+        """Add bytes-like data. Return the full blocks, which are often empty.
 
-        Without compression that is ``data`` itself: there is nothing to wait for.
+        Without compression it returns ``data`` at once.
         """
         if self._kind is Compression.NONE:
             return bytes(data)
@@ -136,7 +138,7 @@ class Blocks:
         self._waiting += view[at:]
 
     def flush(self) -> bytes:
-        """Return what waits, as a block however small."""
+        """Return the buffered bytes as a block of any size."""
         if not self._waiting:
             return b""
         block = self._block(self._waiting)
@@ -144,7 +146,7 @@ class Blocks:
         return block
 
     def finish(self) -> bytes:
-        """Return the rest; an object of nothing at all is one empty block, which tools accept."""
+        """Return the rest. An empty object is one empty block, which standard tools accept."""
         return self.flush() if self._begun or self._waiting else self._block(b"")
 
     def _block(self, data: Any) -> bytes:
@@ -230,7 +232,7 @@ _TROUBLE: tuple[type[Exception], ...] = (
 
 
 class _Source:
-    """What is read from, with its own errors kept apart from those of the codec."""
+    """Wraps the source, to distinguish its errors from those of the codec."""
 
     closed = False
 
@@ -249,11 +251,11 @@ class _Source:
         return data
 
     def close(self) -> None:
-        """Arrow closes what it reads from; the source is somebody else's."""
+        """Do nothing: Arrow closes its input, but the caller owns the source."""
 
 
 class _Plain(io.RawIOBase):
-    """The raw bytes, made as they are asked for."""
+    """Decompresses on demand."""
 
     def __init__(self, source: BinaryIO, kind: Compression) -> None:
         self._kind = kind
@@ -286,10 +288,10 @@ class _Plain(io.RawIOBase):
 
 
 def open_decompressed(source: BinaryIO, kind: Compression) -> BinaryIO:
-    """Return the raw bytes of ``source``, to be read forward, in little memory.
+    """Return a file that decompresses ``source`` from start to end, in little memory.
 
-    Reads any number of blocks, also those of other writers. DamagedError, while reading, when they
-    are not of this compression or are cut short. ``source`` stays open.
+    It reads any number of blocks, also from other writers. Its reads raise DamagedError when the
+    data has another compression or is cut short. ``source`` stays open.
     """
     if kind is Compression.NONE:
         return source

@@ -1,11 +1,12 @@
-"""Whole Kafka records as rows: what formats with columns hold when values are plain bytes.
+"""The envelope: a whole Kafka record as one row, for columnar formats with plain bytes. Pure.
 
 The members have the names of Spark's Kafka source: topic, partition, offset, timestamp, key, value,
-headers. ``timestamp`` is Kafka's number of milliseconds, any int64, so it has no logical type:
--1 ("no time") and nanoseconds stay what they are. A null key or value is null, an empty one empty.
+headers. ``timestamp`` is Kafka's int64 without a logical type, so that -1 ("no timestamp") and any
+other number are stored unchanged. A null key or value stays null, and an empty one stays empty.
 
-Header keys are UTF-8 texts by Kafka's protocol. One that is not stands in ``key`` with each bad
-byte as U+FFFD, and as it is in ``key_bytes``, which is null otherwise.
+Kafka's protocol defines header keys as UTF-8. If a key is not valid UTF-8, ``key`` holds it with
+each bad byte replaced by U+FFFD, and ``key_bytes`` holds its exact bytes. Otherwise ``key_bytes``
+is null.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _HEADER_TYPE = _HEADERS_TYPE.value_type
 
 
 def to_envelope(rows: Rows, keys: pa.BinaryArray, values: pa.BinaryArray) -> Column:
-    """Return whole records as one column; keys, values and headers are not copied.
+    """Return whole records as one column, without copying keys, values or headers.
 
-    ``keys`` and ``values`` are the bytes as they came from Kafka, or as they are to be stored.
+    ``keys`` and ``values`` are the bytes to store.
     """
     count = len(rows)
     topic = rows.topic.encode()
@@ -70,9 +71,9 @@ def to_envelope(rows: Rows, keys: pa.BinaryArray, values: pa.BinaryArray) -> Col
 
 
 def from_envelope(column: Column) -> dict[str, Any]:
-    """Return the members of whole records by name, ``headers`` as ``Rows`` has them.
+    """Return the arrays of an envelope column by member name, with ``headers`` as in ``Rows``.
 
-    ``topic`` is an array of texts, ``partition``, ``offset`` and ``timestamp`` are of numbers.
+    Raise TypeError when the column is no envelope.
     """
     if not is_envelope(column.schema):
         raise TypeError(f"a column of {column.schema} does not hold whole Kafka records")
@@ -82,7 +83,7 @@ def from_envelope(column: Column) -> dict[str, Any]:
 
 
 def is_envelope(schema: Schema | None) -> bool:
-    """Say whether a column holds whole records, also where ``connect.meta.data`` was off."""
+    """Return whether a column is an envelope, also if ``connect.meta.data`` was off."""
     return schema is not None and not schema.optional and arrow_type(schema) == _TYPE
 
 
@@ -117,7 +118,7 @@ def _headers_from_envelope(headers: pa.ListArray) -> pa.ListArray:
 
 
 def _texts(keys: pa.BinaryArray) -> tuple[pa.StringArray, pa.BinaryArray]:
-    """Return header keys as texts, and as bytes those that are none."""
+    """Return header keys as strings, and the exact bytes of keys that are not UTF-8."""
     texts = keys.view(pa.string())
     try:
         texts.validate(full=True)
@@ -137,7 +138,7 @@ def _is_text(key: bytes) -> bool:
 
 
 def _relist(lists: pa.ListArray, kind: pa.DataType, items: pa.Array) -> pa.ListArray:
-    """Return the same lists, slice included, over other items."""
+    """Return the same lists, including their slice, over other items."""
     return pa.Array.from_buffers(
         kind,
         len(lists),

@@ -1,11 +1,10 @@
-"""Name and store the objects of a sink; find the records whose object cannot have a name.
+"""Name and store the objects of a sink, and find records with invalid object names. Runs in tasks.
 
-An object under the wanted name is adopted when its metadata names the same plan and the same
-records. Any other object is left alone, and the name gets one more zero. Objects are stored in
-tasks.
+An existing object with the same name is adopted if its metadata has the same plan and the same
+records. Any other object stays untouched, and the new object's name gets one more zero.
 
-The length of a name is checked before its object exists, with the longest offsets and times. So no
-record that has passed is refused later because of the name of its object.
+Names are checked before objects are written, with the longest possible offsets and timestamps. A
+record that passes this check is never rejected later because of its object's name.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What all objects of one planned range share."""
+    """The properties that all objects of one planned range share."""
 
     log_name: str
     planned: PlannedRange
     plan: str
-    """Digest of the plan."""
+    """The digest of the plan."""
     naming: NamingOptions
     tags: TagOptions
 
@@ -52,7 +51,7 @@ class Origin:
 def store_object(
     store: ObjectStore, origin: Origin, done: FinishedObject, window: OffsetRange, entry: Entry
 ) -> Entry:
-    """Create or adopt an object; return its entry with the name."""
+    """Create or adopt an object. Return ``entry`` with the object's key."""
     metadata = {
         **object_metadata(
             writer=origin.log_name,
@@ -124,19 +123,19 @@ def _create(
 
 def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
     found = {name.lower(): value for name, value in there.metadata.items()}
-    # Records compacted away between two attempts move windows: as many rows, but others.
+    # Compaction between two attempts can move windows: the same number of rows, other records.
     same = all(found.get(name) == mine[name] for name in (RECORDS, VIEW, END))
     if found.get(SHA256) == mine[SHA256]:
-        # The same bytes: the option that was changed since does not affect them.
+        # The bytes are equal, so the options that changed the plan do not matter here.
         mine = {**mine, PLAN: found.get(PLAN, "")}
     return isinstance(identify_object(found, mine), OwnObject) and same
 
 
 def object_key(naming: NamingOptions, facts: NameFacts, *, extra: int = 0) -> str:
-    """Return the name of an object; ``extra`` zeros keep it apart from an object of others.
+    """Return the key of an object. ``extra`` zeros avoid the key of another writer's object.
 
-    No two objects of a partition have the same first or last offset, and every layout has one of
-    these in the name, with topic and partition. The name is not checked: see ``NameCheck``.
+    Keys are unique: every layout contains topic, partition, and the first or last offset, and no
+    two objects of a partition share these offsets. ``NameCheck`` checks the key, not this function.
     """
     if naming.name_template is None:
         return _confluent_key(naming, facts, extra)
@@ -157,13 +156,10 @@ def _confluent_key(naming: NamingOptions, facts: NameFacts, extra: int) -> str:
 
 
 class NameCheck:
-    """Finds directories in which no object can have a valid name.
-
-    Checks each directory once, not with every batch that has records for it.
-    """
+    """Finds directories in which no object can have a valid name. Caches the result of each."""
 
     def __init__(self, naming: NamingOptions, limits: KeyLimits, extension: str) -> None:
-        """Check for a store's limits and the longest extension of the objects."""
+        """Use the limits of a store, and the longest file extension of the sink."""
         self._naming = naming
         self._limits = limits
         self._extension = extension
@@ -172,7 +168,7 @@ class NameCheck:
     def refusals(
         self, source: PartitionId, topic: str, paths: Iterable[str]
     ) -> list[RecordError | None]:
-        """Return for each path why no record of ``source`` can be stored there, or None."""
+        """Return for each path the error of storing a record of ``source`` there, or None."""
         known = self._known
         return [known(source, topic, path) for path in paths]
 

@@ -1,7 +1,8 @@
-"""What the log keeps of a sink's options: written with each intent, read to open its objects.
+"""The sink options that the log stores: written with each intent, read to open objects.
 
-Entries hold the format, compression and converter of each object. The rest (the separator of bytes
-objects, encodings, registries) is in the intents, which hold the options of a sink without secrets.
+Entries hold the format, compression and converter of each object. Intents hold the other options
+of a sink without secrets: the separator of bytes objects, encodings, registries. Only
+``load_read_options`` reads the store.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from kafkeep.options.unlogged import UnloggedOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkIntent:
-    """What an intent keeps of a sink: its options, and what the clock decided by partition."""
+    """The sink part of an intent: its options, and the partitions whose tail closes by time."""
 
     sink: SinkSpec
     closes: Mapping[str, str] = field(default_factory=dict)
-    """Partition → why its tail is closed at the end of its range."""
+    """Partition → the reason to close its tail at the end of its range."""
     keeps_aborted: bool = False
 
     def closes_tail(self, partition_id: PartitionId) -> Reason | None:
-        """Return why the tail of a partition is closed, or None when it stays open."""
+        """Return the reason to close the tail of a partition, or None when it stays open."""
         reason = self.closes.get(str(partition_id))
         return None if reason is None else Reason(reason)
 
     def digest(self, log_name: str) -> str:
-        """Return the digest of what decides the content of an object, given its records.
+        """Return the digest of the options that determine the bytes of an object.
 
-        Records never change: an object of the same log, options, first offset, end and count is
-        the same one, whichever plan it was written for.
+        Records never change. Two objects with the same log, options, first offset, end and count
+        are therefore equal, even if different plans wrote them.
         """
         document = {"log": log_name, "options": dict(self.sink.texts)}
         return hashlib.sha256(dump_document(document)).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form kept in an intent."""
+        """Return the form that an intent stores."""
         return {
             "sink": dict(self.sink.texts),
             "closes": dict(self.closes),
@@ -62,7 +63,7 @@ class SinkIntent:
     def from_json(
         cls, document: Mapping[str, Any], secrets: Mapping[str, str] | None = None
     ) -> SinkIntent:
-        """Rebuild what an intent was made with; ``secrets`` are not in it."""
+        """Return the value that an intent stores. ``secrets`` come from elsewhere."""
         return cls(
             sink=SinkSpec(document["sink"], secrets or {}),
             closes=document["closes"],
@@ -71,7 +72,7 @@ class SinkIntent:
 
 
 REGISTERED = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
-"""Converters whose schemas are in a registry."""
+"""Converters that keep their schemas in a registry."""
 _ROLES: Mapping[str, Role] = {
     "value": "value",
     "keys": "key",
@@ -82,34 +83,34 @@ _ROLES: Mapping[str, Role] = {
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read the objects of a sink, and what becomes of their records."""
+    """How to read the objects of a sink, and how to change their records."""
 
     spec: SinkSpec | None = None
     """The options of the sink; None when its log does not hold them."""
     registers: bool = True
-    """Whether reading may register schemas: not in a command that only reads."""
+    """Whether reading may register schemas. False in read-only commands."""
     unlogged: UnloggedOptions | None = None
-    """For objects that no log names: what is known of them, and what they become."""
+    """For unlogged objects: their formats and converters, and the changes to their records."""
     asked: ChangeOptions | None = None
-    """What records of a log become, if they are to be changed."""
+    """The changes to records of a log; None when they stay unchanged."""
 
     @property
     def changes(self) -> ChangeOptions | None:
-        """How records are changed; None when they get the bytes they had."""
+        """The changes to apply; None when records keep their source bytes."""
         return self.asked or self.unlogged
 
     @cached_property
     def sink(self) -> SinkOptions | None:
-        """The parsed options; None when the log has none, or this version cannot parse them."""
+        """The parsed options; None when the log has none or this version cannot parse them."""
         try:
             return self.spec.options if self.spec is not None else None
         except UsageError:
             return None
 
     def converter(self, entry: Entry) -> ConverterOptions | None:
-        """Return the converter that made an object's rows; None for headers without one.
+        """Return the converter that wrote an object's rows, or None when the entry has none.
 
-        Its settings are known when the options in the log name the same converter.
+        Its settings come from the options in the log, if these have the same converter.
         """
         role = _ROLES[entry.view]
         if not entry.converter:
@@ -136,7 +137,7 @@ class ReadOptions:
         return self.sink.key if role == "key" else self.sink.value
 
     def format(self, entry: Entry) -> FormatOptions:
-        """Return the format options that reading an object needs."""
+        """Return the format options for reading an object."""
         try:
             kind = FormatKind(entry.format)
             whole = kind in (FormatKind.JSON, FormatKind.BYTES)
@@ -162,7 +163,8 @@ NO_OPTIONS = ReadOptions()
 def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
     """Return the options of the sink that wrote a log, from its last intent.
 
-    It is nearly always among the last three commits. While only group offsets move, it is older.
+    The intent is usually in one of the last three commits. It is older if later commits only hold
+    group offsets.
     """
     if view.intent is not None and (found := _options(view.intent)) is not None:
         return found
@@ -170,7 +172,7 @@ def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
         try:
             commit = decode_stored(view.name, read_stored_commit(store, view.name, number))
         except DamagedError:
-            continue  # whoever asks for more than options will be told
+            continue  # readers that need this commit report the damage
         if commit.changes.intent is not None:
             return _options(commit.changes.intent) or ReadOptions()
     return ReadOptions()

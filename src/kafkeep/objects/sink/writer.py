@@ -1,6 +1,7 @@
 """Write one planned range as windows of files, which rotation rules close. Runs in tasks.
 
-Records that no rule has closed at the end of the range stay in Kafka, unless the plan closes them.
+The records of a window that is still open at the end of the range stay in Kafka, unless the plan
+closes it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def entry_of(
     parts: int,
     reason: Reason,
 ) -> Entry:
-    """Return the entry of one of the ``parts`` objects of a window; its name is not known yet."""
+    """Return the entry of one of the ``parts`` objects of a window. Its key is not final yet."""
     return Entry(
         key="to be named",
         partition_id=origin.planned.partition_id,
@@ -75,11 +76,11 @@ def _converter(sink: SinkOptions, view: str) -> str:
 
 LAST_OFFSET = 2**63 - 1
 PIECE_BYTES = 8 << 20
-"""Bytes decoded at a time: few enough for memory, enough to make Python's share small."""
+"""The number of bytes to decode at a time: small for memory, large for speed in Python."""
 MANY_FILES = 64
-"""With more files, more is decoded at a time, so that each gets more than a row or two."""
+"""Above this number of files, larger pieces are decoded, so that each file gets several rows."""
 SKIP_AFTER = 10_000
-"""After this many records left out and none kept, the position advances without an object."""
+"""After this many dropped records in an empty window, the position advances without an object."""
 
 
 def rules_of(sink: SinkOptions) -> RotateRules:
@@ -98,7 +99,7 @@ def rules_of(sink: SinkOptions) -> RotateRules:
 class SinkWriter:
     """Writes one range as the files of a sink. Implements ``RangeWriter``.
 
-    ``wire`` and ``connector`` are needed where bad records go to a dead letter queue.
+    ``wire`` and ``connector`` are required if the sink has a dead letter queue.
     """
 
     streams = False
@@ -139,14 +140,14 @@ class SinkWriter:
         self._last = -1
         self._read_to = origin.planned.range.start
         self.position = origin.planned.range.start
-        """Archived up to here, once the uploads have waited."""
+        """The offset up to which the range is archived when all uploads have ended."""
         self.closed = 0
-        """Windows closed so far."""
+        """The number of windows closed so far."""
         self.dead_letters = DeadLetterQueue(are_sent=bool(sink.errors.dead_letter_topic))
-        """Bad records; those before ``position`` are due."""
+        """The bad records. Those before ``position`` are due."""
 
     def add(self, chunk: Chunk, first: int) -> None:
-        """Write a chunk; close the window wherever a rule says so."""
+        """Write a chunk, and close windows by the rotation rules."""
         self.position = max(self.position, first)
         if chunk.gap is not None:
             self._close(chunk.gap.start, Reason.GAP)
@@ -159,9 +160,9 @@ class SinkWriter:
                 self._take(raw)
 
     def end(self, position: int, *, finished: bool) -> None:
-        """Close the window if the plan says so, else leave its records in Kafka.
+        """Close the window if the plan says so. Otherwise its records stay in Kafka.
 
-        A window without records is closed too: there is nothing to read again.
+        An empty window is closed too, because no record has to be read again.
         """
         if finished and (self._closes is not None or not self._window.state.count):
             self._close(position, self._closes or Reason.PLAN)
@@ -170,7 +171,7 @@ class SinkWriter:
     def finish(self) -> list[Entry]:
         """Send the dead letters and return the entries, after the uploads have succeeded.
 
-        Bad records are reported before their offsets count as archived: at least once.
+        Bad records are sent before their offsets are committed, so delivery is at least once.
         """
         self._send_dead_letters()
         stored = [entry for entry in self._entries if entry is not None]
@@ -178,7 +179,7 @@ class SinkWriter:
         return stored
 
     def report(self, position: int) -> WriteReport:
-        """Report the end of the last closed window, what is left open, and the bad records."""
+        """Report the end of the last closed window, the open tail, and the bad records."""
         details = self._sink.errors.errors_log_include_messages
         return WriteReport(
             archived_to=min(self.position, position),
@@ -190,7 +191,7 @@ class SinkWriter:
         )
 
     def abort(self) -> None:
-        """Drop the open files; nothing of them becomes visible."""
+        """Discard the open files, which never become visible."""
         self._window.files.close()
 
     def _send_dead_letters(self) -> None:
@@ -209,7 +210,7 @@ class SinkWriter:
             failpoint("dead_letters.after")
 
     def _tail(self) -> SinkTail | None:
-        """Return what waits for a rule to close it, if anything."""
+        """Return the records of the open window, or None when no record has to be read again."""
         window = self._window.state
         if not window.count and not self.dead_letters.is_waiting and not self._left_out:
             return None
@@ -239,7 +240,7 @@ class SinkWriter:
         self.dead_letters.add(make_dead_letter(self._raw, bad))
 
     def _write(self, ready: PlacedRows) -> int:
-        """Add rows; close the window wherever a rule says so. Return how many were added."""
+        """Add rows, and close windows by the rotation rules. Return the number of rows added."""
         assigned = assign_files(ready, with_times=self._rules.interval_ms is not None)
         begin = 0
         while begin < len(assigned):
@@ -256,7 +257,7 @@ class SinkWriter:
         return len(assigned)
 
     def _close(self, end: int, reason: Reason) -> None:
-        """Close the window: its objects are uploaded, its bad records are due."""
+        """Close the window: start its uploads, and make its bad records due."""
         window = OffsetRange(self.position, end)
         files = self._window.files
         finished = files.finish()
@@ -267,7 +268,7 @@ class SinkWriter:
                 self._origin, self._sink, done, window, parts=len(finished), reason=reason
             )
             self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
-            left.pop()  # of two threads at once, each takes one
+            left.pop()  # atomic, so the last of several threads closes the files
             if not left:
                 files.close()
 
@@ -284,7 +285,7 @@ class SinkWriter:
 
 
 class SinkWriters:
-    """Opens the writers of one task, which share their options."""
+    """Opens the writers of one task. They share options and a memory budget."""
 
     def __init__(
         self,
