@@ -1,1 +1,1 @@
-"""Avro's binary encoding and the mapping between Avro and Connect schemas."""
+"""Avro's binary encoding, and the mapping between Avro and Connect schemas."""

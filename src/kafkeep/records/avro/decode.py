@@ -1,8 +1,9 @@
-"""Read Avro values of one schema: a program made from the schema, and the loop that runs it.
+"""Decode Avro values: compile a schema to a program, and run it in a compiled kernel; pure.
 
-Instructions work on slots. Each appends one number to its slot: a number, the bits of a float, the
-branch of a union, the length of a list. For bytes it appends where they begin, and to the next slot
-how long they are. The loop runs twice: to count, then to fill.
+Instructions append to slots. Each one appends one number to its slot: a number, the bits of a
+float, the branch of a union, or the length of a list. For bytes, it appends their position to its
+slot and their length to the next slot. The kernel runs twice: first to count, then to fill the
+slots.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kafkeep.records.arrow import frozen
 from kafkeep.records.avro.plan import AvroNode, WireType
 from kafkeep.records.schema import Kind
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value,arg-type,assignment"
 
 
@@ -113,7 +114,7 @@ def _read_little(buffer: Bytes, at: int, width: int) -> int:
 def _scalar(  # noqa: PLR0911, PLR0912
     buffer: Bytes, at: int, end: int, op: int, extra: int
 ) -> tuple[int, int, int]:
-    """Read one value that is a number or has a length; return it, what follows, and a code."""
+    """Read a scalar or a length; return it, the next position, and an error code."""
     if op in (FLOAT, DOUBLE):
         width = 4 if op == FLOAT else 8
         if end - at < width:
@@ -146,7 +147,7 @@ def _scalar(  # noqa: PLR0911, PLR0912
 
 @kernel
 def _block(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Read the head of a block of a list; return its count, what follows, and a code."""
+    """Read the header of a list block; return its count, the next position, and an error code."""
     count, following = read_varlong(buffer, at, end)
     if following < 0:
         return np.int64(0), at, BAD_VARINT
@@ -172,7 +173,7 @@ def _value(  # noqa: PLR0917
     firsts: Int64s,
     counts: Int64s,
 ) -> tuple[int, int]:
-    """Run the program once; return what follows the value, and a code."""
+    """Run the program once; return the position after the value, and an error code."""
     step, depth = np.int64(0), np.int64(-1)
     while program[step] != END:
         op, slot = program[step], program[step + 1]
@@ -225,10 +226,10 @@ def walk(  # noqa: PLR0917
     firsts: Int64s,
     counts: Int64s,
 ) -> tuple[int, int, int]:
-    """Read one value for each start; return how many were good, a code, and where it stopped.
+    """Read one value for each start; return the count of valid values, a code, and the end.
 
-    Counts when ``numbers`` is empty, else fills it. ``chained`` values follow each other from the
-    first start on; others must end where they are said to.
+    If ``numbers`` is empty, only count; otherwise fill it. ``chained`` values follow each other
+    from the first start on. Other values must end exactly at their ``ends``.
     """
     left, lengths = np.zeros(depth, dtype=np.int64), np.zeros(depth, dtype=np.int64)
     at = np.int64(0)
@@ -248,7 +249,7 @@ def walk(  # noqa: PLR0917
 def gather(
     buffer: Bytes, starts: Int64s, lengths: Int64s, offsets: NDArray[np.int32], data: Bytes
 ) -> None:
-    """Copy bytes together; ``offsets`` has a place for the beginning of each and the end."""
+    """Copy byte spans into one buffer; ``offsets`` receives the start of each, and the end."""
     at = np.int64(0)
     for row in range(len(starts)):
         offsets[row] = at
@@ -268,18 +269,18 @@ _OPS = {
 
 @dataclass(slots=True)
 class Program:
-    """Instructions, and which slots the values and branches of a node (by its id) are in."""
+    """Instructions, and the slots for the values and branches of each node, by node id."""
 
     code: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     slots: int = 0
     depth: int = 1
-    """How deep lists are nested, at least 1."""
+    """The nesting depth of lists, at least 1."""
     value: dict[int, int] = field(default_factory=dict)
     branch: dict[int, int] = field(default_factory=dict)
 
 
 def compile_program(node: AvroNode) -> Program:
-    """Return the program for one type; nodes are told apart by identity, so keep ``node``."""
+    """Return the program for one type; it identifies nodes by ``id``, so keep ``node`` alive."""
     program = Program()
     code: list[int] = []
     _emit(node, program, code, 1)
@@ -308,7 +309,7 @@ def _emit(node: AvroNode, program: Program, code: list[int], depth: int) -> None
 
 
 class _Targets(dict[int, int]):
-    """Where each branch begins; ``at`` is where the instruction wants to know it."""
+    """The start of each branch; ``at`` is the position in the code that refers to them."""
 
     at = 0
     count = 0

@@ -1,7 +1,7 @@
-"""Columns in Avro's binary form, one column after the other into rows whose sizes are known.
+"""Encode columns in Avro's binary form, column by column, into rows of known size; pure.
 
-Every part of a type first adds the sizes of its values to those of their rows, and then writes
-them: each byte is copied once, and no row is visited in Python.
+Each part of a type first adds the sizes of its values to the sizes of their rows, and then writes
+the values. Each byte is copied once, and no Python code runs for single rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NUMBERS = {
 
 
 class EncodedRows:
-    """Rows of one column: how large each is, and their bytes on demand."""
+    """The encoded rows of one column: the size of each row, and the bytes on demand."""
 
     def __init__(self, node: AvroNode, array: pa.Array) -> None:
         self._part = _part(node, array, None)
@@ -47,9 +47,9 @@ class EncodedRows:
         self._part.size(self.sizes)
 
     def write(self, start: int, stop: int, out: Bytes) -> int:
-        """Write rows ``[start, stop)`` from the beginning of ``out``; return how much they take.
+        """Write rows ``[start, stop)`` to the start of ``out``; return the number of bytes written.
 
-        ``out`` has room for them: ``sizes[start:stop].sum()``.
+        ``out`` must hold at least ``sizes[start:stop].sum()`` bytes.
         """
         sizes = self.sizes[start:stop]
         ends = np.cumsum(sizes)
@@ -61,21 +61,21 @@ class EncodedRows:
 
 
 def check_rows(node: AvroNode, array: pa.Array) -> None:
-    """RecordError when a row has no Avro form: every part finds that out before it is measured."""
+    """Raise RecordError if a row has no Avro form; building the parts checks every row."""
     _part(node, array, None)
 
 
 class _Part(Protocol):
     def size(self, sizes: Int64s) -> None:
-        """Add the size of each row."""
+        """Add the size of each row to ``sizes``."""
 
     def write(self, out: Bytes, places: Int64s, start: int, stop: int) -> None:
-        """Write rows ``[start, stop)`` at ``places``, which are moved behind them."""
+        """Write rows ``[start, stop)`` at ``places``, and advance each place past its row."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """What is written of each row; see the kernels."""
+    """The code of each row, which selects what the kernels write."""
 
     codes: Bytes
     code: int
@@ -86,7 +86,7 @@ class _Codes:
         return self.codes[start:stop] if len(self.codes) else self.codes
 
     def active(self) -> Bytes | None:
-        """Return 1 where there is a value, or None when there always is."""
+        """Return 1 for rows with a value and 0 for others, or None if all rows have one."""
         if not len(self.codes):
             return None
         return frozen((self.codes >= loops.TAGGED).astype(np.uint8))
@@ -154,7 +154,7 @@ class _Fixed:
 
 
 class _Record:
-    """A struct; or a union, whose members are written in at most one of them for each row."""
+    """A struct, or a union. In a union, at most one member is written for each row."""
 
     def __init__(self, members: list[_Part], codes: _Codes) -> None:
         self.members, self.codes = members, codes
@@ -220,7 +220,7 @@ class _List:
 
 
 def _items(array: pa.Array) -> pa.Array:
-    """Return all items of a list or map array, whatever its slice."""
+    """Return all items of a list or map array, ignoring its slice."""
     if not pa.types.is_map(array.type):
         return array.values
     entry = pa.struct([array.type.key_field, array.type.item_field])
@@ -275,7 +275,7 @@ def _union(node: AvroNode, array: pa.Array, active: Bytes | None) -> _Part:
 
 
 def _nothing(codes: _Codes) -> _Codes:
-    """Keep the nulls alone: the members write the rest."""
+    """Keep only the codes of nulls, because the members write everything else."""
     kept = np.where(codes.codes == loops.NULL, loops.NULL, loops.SKIP).astype(np.uint8)
     return replace(codes, codes=frozen(kept), code=loops.SKIP)
 

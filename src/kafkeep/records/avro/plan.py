@@ -1,4 +1,4 @@
-"""Match an Avro schema with a Connect schema: a tree that says how values are read and written."""
+"""Match an Avro schema with a Connect schema, as a tree for encoding and decoding; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkeep.records.schema import Field, Kind, Schema
 
 
 class WireType(IntEnum):
-    """How a value stands in Avro's binary form."""
+    """The binary form of a value in Avro."""
 
     NUMBER = 0
     FLOAT = 1
@@ -29,11 +29,11 @@ class WireType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroNode:
-    """One type: its form in bytes, its schema, and what it is made of.
+    """One type: its binary form, its schema, and its children.
 
-    ``null_branch`` and ``value_branch`` are the places in a union with null, -1 without one. Of a
-    UNION, ``branches`` are the places of its children. A LIST has one child, which for maps is a
-    RECORD of key and value.
+    ``null_branch`` and ``value_branch`` are the branch numbers in a union with null, or -1 without
+    one. For a UNION, ``branches`` are the branch numbers of the children. A LIST has one child. For
+    maps, this child is a RECORD of key and value.
     """
 
     wire_type: WireType
@@ -73,10 +73,10 @@ _TAKES = {
 
 
 def plan(avro: Any, schema: Schema) -> AvroNode:
-    """Return how columns of ``schema`` and values of ``avro`` become each other.
+    """Return the tree that converts between columns of ``schema`` and values of ``avro``.
 
-    The schema is ``from_avro(avro)``, or one that ``to_avro`` made ``avro`` of. RecordError when
-    the two do not belong together.
+    ``schema`` must be ``from_avro(avro)``, or the schema from which ``to_avro`` made ``avro``.
+    Raise RecordError if the two do not match.
     """
     return _Planning().node(avro, schema, "")
 
@@ -96,7 +96,7 @@ class _Planning:
         kind = avro if isinstance(avro, str) else avro["type"]
         if not isinstance(kind, str):
             return self.node(kind, schema, space)
-        if kind not in _TAKES:  # a name, with properties
+        if kind not in _TAKES:  # a type name with properties
             return self.node(kind, schema, space)
         if schema.kind not in _TAKES[kind]:
             raise RecordError(f"an Avro {kind} does not hold a {schema.kind}")

@@ -1,12 +1,14 @@
-"""Connect's schemas as Avro schemas: the mapping of Confluent's Avro converter, and its names.
+"""Convert Connect schemas to Avro schemas with the mapping of Confluent's Avro converter; pure.
 
-What Avro has no place for stands in properties (``connect.name``, ``connect.version``, …), so that
-``from_avro(to_avro(schema, …)) == schema``, except that without ``connect_meta`` they are left out.
-Kept from Confluent: an optional value is a union with null; int8 and int16 are ints with a
-``connect.type``; a map with string keys is an Avro map, any other an array of entries.
+Attributes that Avro does not have become properties (``connect.name``, ``connect.version``, …).
+Therefore ``from_avro(to_avro(schema, …)) == schema``. Without ``connect_meta``, the properties are
+omitted. As in Confluent's converter, an optional value is a union with null. An int8 or int16 is an
+int with a ``connect.type``. A map with string keys is an Avro map, and any other map is an array of
+entries.
 
-Ours: a name that Avro does not allow is scrubbed and the real one kept beside it, and two
-different structs of one name get different Avro names; Confluent's converter fails on both.
+Two cases differ from Confluent's converter, which fails on both. A name that Avro does not allow is
+escaped, and a property keeps the original. Two different structs with the same name get different
+Avro names.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FIELD_NAME = "connect.field.name"
-"""A property of a field whose name had to be scrubbed: the real one."""
+"""The property that holds the original name of a field whose name was escaped."""
 
 _LOGICAL = {
     (Kind.INT64, TIMESTAMP): "timestamp-millis",
@@ -55,7 +57,7 @@ _LOGICAL = {
 
 
 def anything() -> dict[str, Any]:
-    """Return the Avro schema of values without a schema: one of its members holds the value."""
+    """Return the Avro schema for schemaless values; one of its members holds the value."""
     members = [PRIMITIVES[kind] for kind in (Kind.BOOLEAN, Kind.BYTES, Kind.FLOAT64)]
     members += ["float", "int", "long", "string"]
     entry = {
@@ -83,10 +85,10 @@ def to_avro(
     connect_meta: bool = True,
     allow_optional_map_keys: bool = False,
 ) -> Avro:
-    """Return the Avro schema, as JSON values, of columns of this schema; of None, ``anything``.
+    """Return the Avro schema of this schema as JSON values, or ``anything`` for None.
 
-    ``enhanced`` keeps enums as enums, ``connect_meta`` the ``connect.*`` properties. The same
-    schema always gives the same order of members.
+    ``enhanced`` keeps enums as enums. ``connect_meta`` keeps the ``connect.*`` properties. The
+    order of members is the same for equal schemas.
     """
     if schema is None:
         return anything()
@@ -94,12 +96,12 @@ def to_avro(
 
 
 def dump_avro(avro: Avro) -> str:
-    """Return the text of an Avro schema, as it stands in files."""
+    """Return the text of an Avro schema, in the form used in files."""
     return json.dumps(avro, separators=(",", ":"), ensure_ascii=False)
 
 
 class _Writing:
-    """One schema on its way to Avro: which names were given out."""
+    """The state of one conversion to Avro: the names defined so far."""
 
     def __init__(self, enhanced: bool, connect_meta: bool, optional_keys: bool) -> None:
         self.enhanced = enhanced
@@ -109,7 +111,7 @@ class _Writing:
         self.anonymous = 0
 
     def convert(self, schema: Schema, space: str) -> Avro:
-        """Return the Avro type inside of namespace ``space``."""
+        """Return the Avro type within the namespace ``space``."""
         if is_union(schema):
             members = [self.convert(f.schema.as_optional(False), space) for f in schema.fields]
             return ["null", *members] if schema.optional else members
@@ -211,11 +213,11 @@ class _Writing:
         return avro
 
     def _define(self, wanted: str, schema: Schema, space: str) -> tuple[str, dict[str, Any]]:
-        """Return the namespace and the beginning of a record; without fields when it is known."""
+        """Return the namespace and the start of a record, or a reference if it is defined."""
         inner, name = split_name(wanted)
         base, number = name, 1
         full = f"{inner}.{name}".lstrip(".")
-        # Inside of a namespace nothing can refer to a type that has none.
+        # Inside a namespace, no reference to a type without a namespace is possible.
         nameless = not inner and bool(space)
         while full in self.defined and (nameless or self.defined[full] != schema):
             number += 1
@@ -246,56 +248,56 @@ class _Writing:
 
 
 def scrub_name(name: str) -> str:
-    """Return a name that Avro allows: other characters as ``_x`` and their UTF-8 bytes in hex.
+    """Return a name that Avro allows; other characters become ``_x`` and their UTF-8 bytes in hex.
 
-    Names that are fine already come back as they are.
+    Valid names are unchanged.
     """
     scrubbed = _NOT_IN_NAMES.sub(lambda m: "".join(f"_x{b:02x}" for b in m[0].encode()), name)
     return scrubbed if _NAME.fullmatch(scrubbed) else "_" + scrubbed
 
 
 def split_name(full_name: str) -> tuple[str, str]:
-    """Return namespace and name, both allowed in Avro."""
+    """Return namespace and name, both escaped for Avro."""
     *space, name = full_name.split(".")
     return ".".join(scrub_name(part) for part in space if part), scrub_name(name)
 
 
 def is_union(schema: Schema) -> bool:
-    """Say whether a struct stands for a union: at most one of its members is not null."""
+    """Return whether a struct represents a union: at most one member is not null."""
     return schema.kind is Kind.STRUCT and schema.name == UNION
 
 
 def is_enum(schema: Schema) -> bool:
-    """Say whether a string was an Avro enum."""
+    """Return whether a string schema comes from an Avro enum."""
     return schema.kind is Kind.STRING and bool(schema.parameter(ENUM))
 
 
 def is_fixed(schema: Schema) -> bool:
-    """Say whether bytes are an Avro fixed; a Decimal is none."""
+    """Return whether a bytes schema is an Avro fixed; a Decimal is not."""
     return fixed_size(schema) is not None and bool(schema.name) and schema.name != DECIMAL
 
 
 def has_text_keys(schema: Schema, optional_keys: bool) -> bool:
-    """Say whether a map is an Avro map; any other is an array of entries."""
+    """Return whether a map becomes an Avro map instead of an array of entries."""
     assert schema.keys is not None
     plain = schema.keys.kind is Kind.STRING and schema.keys.name is None
     return plain and (optional_keys or not schema.keys.optional)
 
 
 def enum_symbols(schema: Schema) -> tuple[str, ...]:
-    """Return the symbols of a string that was an Avro enum, in order of their names."""
+    """Return the symbols of a string schema that comes from an Avro enum, sorted by name."""
     start = ENUM + "."
     return tuple(name[len(start) :] for name, _ in schema.parameters if name.startswith(start))
 
 
 def fixed_size(schema: Schema) -> int | None:
-    """Return the size of bytes that were an Avro fixed, or None."""
+    """Return the size of a bytes schema that comes from an Avro fixed, or None."""
     size = schema.parameter(FIXED_SIZE)
     return int(size) if size is not None and schema.kind is Kind.BYTES else None
 
 
 def default_to_avro(schema: Schema, value: Any) -> Any:  # noqa: PLR0911
-    """Return a plain default as Avro's JSON: bytes as text of their code points."""
+    """Return a plain default in Avro's JSON form; bytes become a text of their code points."""
     if value is None:
         return None
     match schema.kind:

@@ -1,4 +1,4 @@
-"""Avro schemas read as Connect schemas, the opposite of ``to_avro`` in ``schema``."""
+"""Convert Avro schemas to Connect schemas, the inverse of ``to_avro`` in ``schema``; pure."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _LOGICAL = {
 
 
 def from_avro(avro: Avro, *, enhanced: bool = True, connect_meta: bool = True) -> Schema | None:
-    """Return the Connect schema of an Avro schema; None for ``anything``.
+    """Return the Connect schema of an Avro schema, or None for ``anything``.
 
-    ``enhanced`` takes full names of records and keeps the symbols of enums. RecordError for what
-    Connect cannot express: a null type on its own, and types that contain themselves.
+    ``enhanced`` uses the full names of records and keeps the symbols of enums. Raise RecordError
+    for types that Connect cannot express: a null type on its own, and recursive types.
     """
     return _AvroReading(enhanced, connect_meta).convert(avro)
 
 
 class _AvroReading:
-    """One Avro schema on its way to Connect: the named types met so far."""
+    """The state of one conversion to Connect: the named types read so far."""
 
     def __init__(self, enhanced: bool, connect_meta: bool) -> None:
         self.enhanced = enhanced
@@ -56,7 +56,7 @@ class _AvroReading:
         self.known: dict[str, Schema | None] = {}
 
     def convert(self, avro: Any) -> Schema | None:
-        """Return the schema of a whole file or message; None for values without a schema."""
+        """Return the schema of a whole file or message, or None for schemaless values."""
         bare = avro[0] if isinstance(avro, list) and len(avro) == 1 else avro
         if isinstance(bare, list) and len(bare) == 2 and "null" in bare:
             bare = next(branch for branch in bare if branch != "null")
@@ -210,14 +210,14 @@ class _AvroReading:
 
 
 def full_name(avro: Mapping[str, Any], space: str) -> str:
-    """Return the full name of a record, enum or fixed defined inside of namespace ``space``."""
+    """Return the full name of a record, enum or fixed that is defined in namespace ``space``."""
     name = str(avro.get("name", ""))
     inner = str(avro.get("namespace", space) or "")
     return name if "." in name or not inner else f"{inner}.{name}"
 
 
 def _default_from_avro(schema: Schema, value: Any) -> Any:  # noqa: PLR0911
-    """Return the plain default that ``default_to_avro`` wrote; None when it has another form."""
+    """Return the plain default that ``default_to_avro`` wrote, or None if it has another form."""
     if value is None:
         return None
     match schema.kind:

@@ -1,4 +1,4 @@
-"""Avro's binary values to columns, and back: the base of the Avro format and the Avro converter."""
+"""Convert between Avro's binary values and columns, for the Avro format and converter; pure."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _LIMIT = np.iinfo(np.int32).max
 
 @lru_cache(maxsize=256)
 def avro_values(text: str, schema: Schema | None = None) -> AvroValues:
-    """Return what reads and writes values of the Avro schema in ``text``, remembered by it.
+    """Return the cached codec for values of the Avro schema in ``text``.
 
-    ``schema`` is the Connect schema of its columns, if it is not what ``from_avro`` says.
+    ``schema`` is the Connect schema of the columns, if it differs from ``from_avro``.
     """
     return AvroValues(orjson.loads(text), schema)
 
 
 class AvroValues:
-    """Values of one Avro schema, which is not ``anything``. Knows nothing of files and registries.
+    """A codec for values of one Avro schema other than ``anything``, without files or registries.
 
-    RecordError when the schema has no columns: it contains itself, or is null alone.
+    Raise RecordError if columns cannot hold the schema: it is recursive, or only null.
     """
 
     def __init__(self, avro: Any, schema: Schema | None = None) -> None:
@@ -54,19 +54,19 @@ class AvroValues:
         self._program: Program = compile_program(self._node)
 
     def encode(self, array: pa.Array) -> EncodedRows:
-        """Return the rows of a column of this schema, to be written."""
+        """Return the encoded rows of a column of this schema."""
         return EncodedRows(self._node, array)
 
     def check_rows(self, array: pa.Array) -> None:
-        """RecordError when a row of a column of this schema cannot be written."""
+        """Raise RecordError if a row of a column of this schema cannot be encoded."""
         check_rows(self._node, array)
 
     def check(
         self, buffer: Bytes, starts: Int64s, ends: Int64s, *, chained: bool = False
     ) -> tuple[int, str]:
-        """Return how many values from the first on can be read, and what is wrong with the next.
+        """Return the number of readable values before the first bad one, and its error.
 
-        Value i stands at ``[starts[i], ends[i])``; ``chained`` ones follow each other within
+        Value i is at ``[starts[i], ends[i])``. ``chained`` values follow each other within
         ``[starts[0], ends[i])``.
         """
         good, code, _, _ = self._count(buffer, starts, ends, chained)
@@ -75,9 +75,10 @@ class AvroValues:
     def decode(
         self, buffer: Bytes, starts: Int64s, ends: Int64s, *, chained: bool = False
     ) -> tuple[Column, int]:
-        """Return the values as a column, and where the last of them ends.
+        """Return the values as a column, and the end position of the last one.
 
-        RecordError when one is damaged (``check`` says which), or 2 GiB do not fit into a column.
+        Raise RecordError if a value is damaged (``check`` finds it), or if the column exceeds 2
+        GiB.
         """
         good, code, end, counts = self._count(buffer, starts, ends, chained)
         if code:
@@ -118,7 +119,7 @@ class AvroValues:
 
 
 class _Assembly:
-    """Arrow arrays from the slots that the machine filled."""
+    """Builds Arrow arrays from the slots that the program filled."""
 
     def __init__(self, buffer: Bytes, program: Program, slots: list[Int64s]) -> None:
         self.buffer = buffer
@@ -126,7 +127,7 @@ class _Assembly:
         self.slots = slots
 
     def build(self, node: AvroNode, count: int) -> pa.Array:
-        """Return the array of ``count`` values of ``node``, nulls included."""
+        """Return an array of ``count`` values of ``node``, including nulls."""
         if node.wire_type is WireType.UNION:
             return self._union(node, count)
         if node.value_branch < 0:
@@ -140,7 +141,10 @@ class _Assembly:
         return self._present(node, count, valid)
 
     def _present(self, node: AvroNode, count: int, valid: NDArray[np.bool_] | None) -> pa.Array:
-        """Return an array; where not ``valid`` it is null, and the slots hold nothing."""
+        """Return an array that is null where not ``valid``.
+
+        The slots hold only the valid values.
+        """
         kind = arrow_type(node.schema)
         if node.wire_type is WireType.RECORD:
             children = [self.build(child, count) for child in node.children]
