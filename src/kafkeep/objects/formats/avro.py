@@ -1,8 +1,8 @@
-"""Avro object container files, written and read block by block.
+"""The Avro format: object container files, written and read block by block. Pure.
 
-The bytes of an object are a function of its schema and rows alone, however the rows were handed
-over: a block ends after the row that fills it, and the sync marker is a digest of the schema and
-the first rows. Only ``flush`` makes a block end earlier. The codecs of the blocks are at the end.
+The bytes of an object depend only on its schema and rows, not on how rows are split over calls: a
+block ends after the row that fills it, and the sync marker is a digest of the schema and the first
+rows. Only ``flush`` ends a block earlier. The block codecs are at the end of this module.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 20
-"""Rows may take no bytes at all."""
+"""The maximum number of rows in a piece, because rows may take no bytes at all."""
 _MAX_HEADER_BYTES = 16 << 20
 BLOCK_BYTES = 256 * 1024
-"""A block ends after the row that makes it this large, before compression."""
+"""The size before compression at which a block ends."""
 _MARKED_BYTES = 4096
-"""How much of the first block goes into the sync marker."""
+"""The number of bytes of the first block that the sync marker covers."""
 LIMIT_BYTES = MAX_RECORD_BYTES
-"""A block that unpacks to more than this is taken for an attack: writers end one after some KiB, or
-after its first record."""
+"""The largest valid block after decompression. Writers end a block after some KiB or after one
+record, so a larger block is damaged or malicious."""
 
 LOG_NAMES = {
     "null": "none",
@@ -54,28 +54,28 @@ LOG_NAMES = {
     "bzip2": "bzip2",
     "zstandard": "zstd",
 }
-"""What each codec is called in the log, by its name in Avro files."""
+"""Codec name in Avro files → codec name in the log."""
 
 
 @dataclass(frozen=True)
 class AvroFormat:
-    """Avro objects of values, keys or headers: all three have the schema they come with."""
+    """Avro objects of values, keys or headers. All use the schema of their rows."""
 
     options: FormatOptions
     view: str = "value"
 
     @property
     def extension(self) -> str:
-        """``.avro`` with every codec, as Connect has it."""
+        """``.avro`` for every codec, as in Connect."""
         return ".avro"
 
     @property
     def codec(self) -> str:
-        """The codec's name in the log."""
+        """The name of the codec in the log."""
         return LOG_NAMES[self.options.avro_codec]
 
     def encoder(self, schema: Schema | None) -> Encoder:
-        """Begin an object."""
+        """Return the encoder of a new object."""
         options = self.options
         text = dump_avro(
             to_avro(
@@ -88,7 +88,7 @@ class AvroFormat:
         return AvroEncoder(schema, text, options.avro_codec)
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
-        """Read any Avro file whose schema Connect can express, also Confluent's."""
+        """Read any Avro file with a schema that Connect supports, also of Confluent's sink."""
         return iter_columns(source, enhanced=self.options.enhanced_avro_schema_support)
 
 
@@ -100,7 +100,7 @@ class _RowsToWrite(Protocol):
 
 
 class AvroEncoder:
-    """One Avro object in the making: holds less than one block of rows, already encoded."""
+    """Encodes one Avro object. Holds less than one block of encoded rows."""
 
     def __init__(self, schema: Schema | None, avro: str, codec: str) -> None:
         self._schema = schema
@@ -120,7 +120,7 @@ class AvroEncoder:
             self._values.check_rows(column.array)
 
     def add(self, column: Column) -> bytes:
-        """Take rows; return the blocks they fill."""
+        """Add rows. Return the blocks that are full."""
         if column.schema != self._schema:
             raise RecordError("a row of another schema than its Avro object has")
         if not len(column):
@@ -146,18 +146,18 @@ class AvroEncoder:
         return b"".join(blocks)
 
     def flush(self) -> bytes:
-        """End the block at hand."""
+        """End and return the open block."""
         if not self._waiting_rows:
             return b""
         data = np.frombuffer(self._waiting, dtype=np.uint8)
         return b"".join(self._block(data, self._waiting_rows))
 
     def finish(self) -> bytes:
-        """Return the rest; an object without rows is a header alone."""
+        """Return the rest. An object without rows consists of the header."""
         return self.flush() if self._waiting_rows or self._sync else self._header(b"")
 
     def _join(self, rows: _RowsToWrite, start: int, stop: int, size: int) -> tuple[Bytes, int]:
-        """Return what waits and some rows behind it, and how many rows that is."""
+        """Return the buffered rows followed by the given rows, and the number of rows."""
         before = len(self._waiting)
         out = np.empty(before + size, dtype=np.uint8)
         out[:before] = np.frombuffer(self._waiting, dtype=np.uint8)
@@ -165,7 +165,7 @@ class AvroEncoder:
         return out, self._waiting_rows + stop - start
 
     def _block(self, data: Bytes, count: int) -> list[bytes]:
-        """Return the pieces of one block, with the header in front of the first."""
+        """Return the pieces of one block. The first block of the file follows the header."""
         self._waiting, self._waiting_rows, self.buffered_bytes = b"", 0, 0
         header = b"" if self._sync else self._header(data[:_MARKED_BYTES].tobytes())
         packed = _compress(self._codec, data.data)
@@ -183,7 +183,7 @@ class AvroEncoder:
 
 
 def count_rows(source: BinaryIO) -> int:
-    """Return how many rows the blocks of a file say they have; nothing is unpacked."""
+    """Return the sum of the row counts in the block headers. Decompress nothing."""
     reader = _Source(source)
     _, sync = _read_header(reader)
     rows = 0
@@ -195,7 +195,7 @@ def count_rows(source: BinaryIO) -> int:
 
 
 def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]:
-    """Yield the rows of a file in pieces of about 1 MiB, or of one block when that is larger."""
+    """Yield the rows of a file in pieces of about 1 MiB, or of one larger block."""
     reader = _Source(source)
     meta, sync = _read_header(reader)
     codec = meta.get("avro.codec", b"null").decode(errors="replace")
@@ -267,7 +267,7 @@ def _decode(values: AvroValues | None, data: bytes, rows: int) -> Column:
 
 
 class _Source:
-    """Bytes read forward, never fewer than asked."""
+    """Reads exactly the requested number of bytes, from start to end."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -283,11 +283,11 @@ class _Source:
         return found
 
     def at_end(self) -> bytes:
-        """Return the next byte, or none at the end."""
+        """Return the next byte, or empty bytes at the end."""
         return self._source.read(1)
 
     def long(self, first: bytes = b"") -> int:
-        """Read a number; ``first`` is its first byte when that was read already."""
+        """Read a number. ``first`` is its first byte if the caller has already read it."""
         value = 0
         for i in range(10):
             byte = (first if i == 0 and first else self.take(1))[0]
@@ -297,7 +297,7 @@ class _Source:
         raise DamagedError("an Avro file has a number that is not readable")
 
     def sized(self, limit: int) -> bytes:
-        """Read a length and as many bytes."""
+        """Read a length, and that many bytes."""
         size = self.long()
         if not 0 <= size <= limit:
             raise DamagedError(f"an Avro file has a part of {size} bytes")
@@ -305,7 +305,7 @@ class _Source:
 
 
 class _Contexts(threading.local):
-    """What zstd keeps between calls: one set per thread, as it cannot be shared."""
+    """The zstd contexts of a thread. Threads cannot share them."""
 
     def __init__(self) -> None:
         self.reader = zstandard.ZstdDecompressor()
@@ -316,12 +316,12 @@ _contexts = _Contexts()
 
 
 def _compress(codec: str, data: Any) -> Any:
-    """Return one block, bytes-like; the same bytes for the same data."""
+    """Compress one block to a bytes-like object. Equal data gives equal bytes."""
     return _WRITERS[codec](data)
 
 
 def _decompress(codec: str, data: bytes) -> bytes:
-    """Return what a block holds; DamagedError when it is not of this codec, or too large."""
+    """Decompress a block. Raise DamagedError when it has another codec or is too large."""
     if codec not in _READERS:
         raise DamagedError(f"an Avro file has the codec {codec!r}, which is not known")
     try:

@@ -1,10 +1,12 @@
-"""Schemaless JSON documents as Avro records ``io.confluent.connect.avro.Anything``, and back.
+"""Convert schemaless JSON documents to ``io.confluent.connect.avro.Anything`` and back. Pure.
 
-The record has one member for each type, and the one that is set holds the value: a number is a
-``long`` or a ``double``, an object an array of keys and values in their order. So that nothing is
-lost, two members are set where one would not do: a number that no double is stands in ``double`` as
-near as can be and in ``string`` as its text; a text with half a character, or a value nested too
-deeply for one record, in ``string`` readably and in ``bytes`` as JSON.
+The Avro record has one member for each type. The member that is set holds the value. A number is a
+``long`` or a ``double``. An object is an array of keys and values in their order.
+
+Two members are set if one alone would lose information. For a number that a double cannot hold
+exactly, ``double`` has the nearest value and ``string`` the text of the number. For a text with an
+unpaired surrogate, and for a value nested too deeply, ``string`` has a readable form and ``bytes``
+the JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _NULL = bytes(len(_MEMBERS))
 
 
 def encode_anything(text: bytes) -> bytes:
-    """Return the record of one JSON document."""
+    """Return the Avro record of one JSON document."""
     parts: list[bytes] = []
     _encode(parse_json(text), parts)
     return b"".join(parts)
@@ -105,7 +107,7 @@ def _encode_text(text: str) -> bytes:
 
 
 def _encode_both(readable: bytes, exact: bytes) -> bytes:
-    # bytes is the member at place 1, string at 6
+    # bytes is member 1, string is member 6
     return b"\x00\x02" + _sized(exact) + bytes(4) + b"\x02" + _sized(readable) + bytes(2)
 
 
@@ -116,14 +118,14 @@ def _encode_raw(raw: RawJson) -> bytes:
     near = float(raw.text)
     limit = math.nextafter(math.inf, 0)
     near = max(-limit, min(limit, near))
-    # double is the member at place 2, string at 6
+    # double is member 2, string is member 6
     return bytes(2) + b"\x02" + _DOUBLE.pack(near) + bytes(3) + b"\x02" + _sized(text) + bytes(2)
 
 
 def decode_anything(data: bytes, count: int) -> list[bytes]:
-    """Return the JSON texts of ``count`` records that follow each other and are all of ``data``.
+    """Return the JSON texts of the ``count`` Avro records in ``data``.
 
-    DamagedError when they are not.
+    Raise DamagedError unless ``data`` is exactly that many records.
     """
     reader = _Reader(data)
     try:
@@ -136,14 +138,14 @@ def decode_anything(data: bytes, count: int) -> list[bytes]:
 
 
 class _Reader:
-    """Records read one after another; ``at`` is where the next begins."""
+    """Reads consecutive records. ``at`` is the position of the next one."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
 
     def value(self) -> Any:
-        """Read one record: mostly a single member of it is set, and what follows it is not."""
+        """Read one record. Usually a single member is set."""
         data, count = self.data, len(_MEMBERS)
         ahead = data[self.at : self.at + count]
         place = len(ahead) - len(ahead.lstrip(b"\x00"))
@@ -226,7 +228,7 @@ def _bare(member: str, value: Any) -> Any:
         case "bytes":
             return base64.b64encode(value).decode()
         case "double" | "float" if not math.isfinite(value):
-            return str(value)  # JSON has no such number
+            return str(value)  # JSON has no NaN or infinity
         case _:
             return value
 

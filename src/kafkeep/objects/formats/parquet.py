@@ -1,9 +1,9 @@
-"""Parquet files: typed columns where there is a schema, inferred ones for JSON without.
+"""The Parquet format: typed columns by schema, inferred columns for schemaless JSON. Pure.
 
-Arrow writes the files. The bytes of an object are a function of its schema and rows alone, however
-the rows were handed over: a row group ends after the row that fills it. Only ``flush`` makes one
-end earlier. ``parquet_tables`` and ``parquet_json`` turn rows into tables, ``parquet_columns`` the
-single columns, and ``parquet_footer`` gives the file the schema that parquet-avro would write.
+Arrow writes the files. The bytes of an object depend only on its schema and rows, not on how rows
+are split over calls: a row group ends after the row that fills it. Only ``flush`` ends a row group
+earlier. ``parquet_tables`` and ``parquet_json`` turn rows into tables. ``parquet_columns`` converts
+single columns. ``parquet_footer`` gives the file the schema that parquet-avro would write.
 
 Files are read as columns, in pieces of bounded size.
 """
@@ -44,7 +44,7 @@ from kafkeep.records.schema import Column, Schema, arrow_type
 GROUP_ROWS = 1 << 20
 _MAX_PIECES = 1024
 _SLICE_ROWS = 8192
-"""How many rows Arrow's writer takes at a time; a page ends at a multiple of it."""
+"""The number of rows that Arrow's writer takes at a time. Pages end at multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class ParquetFormat:
 
     @property
     def extension(self) -> str:
-        """The codec is part of it: ``.snappy.parquet``."""
+        """The file extension, which includes the codec: ``.snappy.parquet``."""
         return PARQUET_CODECS[self.options.parquet_codec] + ".parquet"
 
     @property
     def codec(self) -> str:
-        """The codec's name in the log."""
+        """The name of the codec in the log."""
         return self.options.parquet_codec
 
     def encoder(self, schema: Schema | None) -> Encoder:
-        """Begin an object."""
+        """Return the encoder of a new object."""
         return ParquetEncoder(schema, self._writer(schema))
 
     def _writer(self, schema: Schema | None) -> _FileWriter:
@@ -88,12 +88,12 @@ class ParquetFormat:
         return _FileWriter(tables, arrow_type(schema), codec)
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
-        """Read a Parquet file, also Confluent's; ``source`` must be seekable."""
+        """Read a Parquet file, also one of Confluent's sink. ``source`` must be seekable."""
         return iter_columns(source)
 
 
 class ParquetEncoder:
-    """One Parquet object in the making: holds less than one row group of rows."""
+    """Encodes one Parquet object. Holds less than one row group of rows."""
 
     def __init__(self, schema: Schema | None, writer: _FileWriter) -> None:
         self._schema = schema
@@ -101,18 +101,18 @@ class ParquetEncoder:
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._filled_bytes = 0
-        """What the row group at hand has, as its writer counts."""
+        """The size of the open row group, as ``Tables.ends`` counts it."""
         self.buffered_bytes = 0
-        """What its rows take in memory: of small ones many times as much."""
+        """The memory of the buffered rows. For small rows it is a multiple of their size."""
 
     def check(self, column: Column) -> None:
-        """See Encoder: a row group is made long after its rows were taken."""
+        """See Encoder. A row group is encoded long after ``add``, so errors must show here."""
         if column.schema != self._schema:
             raise RecordError("a row of another schema than its Parquet object has")
         self._writer.check(column.array)
 
     def add(self, column: Column) -> bytes:
-        """Take rows; return the row groups they fill."""
+        """Add rows. Return the row groups that are full."""
         if column.schema != self._schema:
             raise RecordError("a row of another schema than its Parquet object has")
         ends = self._writer.ends(column.array)
@@ -130,11 +130,11 @@ class ParquetEncoder:
             if filled < stop or self._waiting_rows >= GROUP_ROWS:
                 groups.append(self.flush())
         if len(self._waiting) > _MAX_PIECES:
-            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny ones take more room
+            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny arrays use more memory
         return b"".join(groups)
 
     def flush(self) -> bytes:
-        """End the row group at hand."""
+        """End and return the open row group."""
         if not self._waiting_rows:
             return b""
         made = self._writer.write_group(self._waiting)
@@ -143,14 +143,15 @@ class ParquetEncoder:
         return made
 
     def finish(self) -> bytes:
-        """Return the rest, with the footer; an object without rows has its columns."""
+        """Return the rest with the footer. An object without rows still has its columns."""
         return self.flush() + self._writer.close()
 
 
 def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
     """Return the rows in pieces that begin at multiples of ``_SLICE_ROWS``.
 
-    Arrow writes each piece in slices of so many rows: where pages end must not tell how rows came.
+    Arrow writes each piece in slices of that many rows. Without this, page boundaries would depend
+    on how rows were split over calls.
     """
     cut: list[pa.Array] = []
     rest: list[pa.Array] = []
@@ -175,7 +176,7 @@ def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 
 
 class _Sink:
-    """A file that is only written, and emptied now and then."""
+    """A write-only file in memory that ``drain`` empties."""
 
     closed = False
 
@@ -187,17 +188,17 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: writes are not buffered."""
 
     def drain(self) -> bytes:
-        """Return what was written since the last time."""
+        """Return the bytes written since the last call."""
         found = b"".join(self._parts)
         self._parts.clear()
         return found
 
 
 class _FileWriter:
-    """A file that Arrow writes, each row group from a table."""
+    """Writes a file with Arrow, each row group from one table."""
 
     def __init__(self, tables: Tables, kind: pa.DataType, codec: str) -> None:
         self._tables = tables
@@ -220,7 +221,7 @@ class _FileWriter:
         return self._sink.drain()
 
     def close(self) -> bytes:
-        """Return the footer; a file without rows has its columns."""
+        """Return the footer. A file without rows still has its columns."""
         begun = b"" if self._writer else self.write_group([])
         assert self._writer is not None
         self._writer.close()
@@ -245,11 +246,11 @@ _PIECE_ROWS = 1 << 16
 _PROBE_ROWS = 1 << 10
 _STEPS = 8
 _MOST_BYTES = 64 << 20
-"""What a piece may weigh if each of its values is the largest one that its column has."""
+"""The maximum size of a piece, if every value is as large as the largest in its column."""
 
 
 def iter_columns(source: BinaryIO) -> Iterator[Column]:
-    """Yield the rows of a file in pieces of some MiB; what was wrapped comes back bare."""
+    """Yield the rows of a file in pieces of some MiB, without the structs that ``wrap`` added."""
     try:
         file = pq.ParquetFile(source)
         metadata = file.metadata.metadata or {}
@@ -276,9 +277,10 @@ def _iter_batches(source: BinaryIO, file: pq.ParquetFile) -> Iterator[pa.RecordB
 
 
 def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
-    """Return what a row may weigh by values that are stored once and repeated by their number.
+    """Return the maximum size of a row's dictionary-encoded values.
 
-    The file's own sizes count such a value once: a few hundred bytes may unpack to gigabytes.
+    The sizes in the file count a repeated value once, so a few hundred bytes may decode to
+    gigabytes.
     """
     first = next(_iter_by_numbers(source, file, number, rows), None)
     if first is None or not len(first):
@@ -292,10 +294,11 @@ def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: i
 
 
 def _weighed_rows(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
-    """Return how many rows, at most ``rows``, no piece of which weighs too much; 0 if few do.
+    """Return a number of rows, at most ``rows``, for which no piece is too large.
 
-    Most files with a large value have it once: they are weighed before they are cut small. The
-    values stay numbers meanwhile, so that this takes no more memory than what is stored.
+    Return 0 when even the smallest number of rows tried makes a piece that is too large.
+    Most files with a large value contain it once, so measuring avoids needlessly small pieces.
+    Values stay dictionary-encoded meanwhile, so this needs no more memory than the stored data.
     """
     rows = min(rows, max(1, file.metadata.row_group(number).num_rows))
     step = -(-rows // _STEPS)
@@ -322,8 +325,8 @@ def _weighed_rows(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int
 def _iter_by_numbers(
     source: BinaryIO, file: pq.ParquetFile, number: int, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the texts and bytes of a row group as numbers of values, each value there once."""
-    # Nothing is asked of column chunks: of damaged ones pyarrow ends the process.
+    """Yield the strings and bytes of a row group as dictionary-encoded columns."""
+    # Do not read column chunk metadata: pyarrow aborts the process if it is damaged.
     columns = map(file.metadata.schema.column, range(file.metadata.num_columns))
     paths = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     if paths:
@@ -341,7 +344,7 @@ def _unpacked_bytes(array: pa.DictionaryArray) -> int:
 
 
 def _dictionary_arrays(array: pa.Array) -> Iterator[pa.DictionaryArray]:
-    """Yield what of an array is stored by numbers, however deep."""
+    """Yield the dictionary-encoded arrays at any depth of an array."""
     if pa.types.is_dictionary(array.type):
         yield array
     elif pa.types.is_struct(array.type):
@@ -365,7 +368,7 @@ def _iter_typed(
     layout = Layout(schema)
     for batch in _iter_batches(source, file):
         rows = layout.from_batch(batch)
-        rows.validate(full=True)  # nobody has looked whether texts are UTF-8
+        rows.validate(full=True)  # the first check that strings are UTF-8
         if is_wrapped(schema):
             yield Column(schema.fields[0].schema, rows.field(0))
         else:

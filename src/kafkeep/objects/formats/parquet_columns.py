@@ -1,10 +1,10 @@
-"""Columns of Connect's schemas as Parquet has them, and back.
+"""Convert columns of Connect schemas to Parquet columns and back. Pure.
 
-Columns have the values that parquet-avro would write for their Avro schema: int8 and int16 are
-ints, a map that is no Avro map is an array of entries, a union has a column for each member, and a
-Decimal is its unscaled number in bytes. ``parquet_footer`` gives these columns their names in the
-file. A struct without members, which Parquet cannot hold, has a member ``_empty`` that is always
-null.
+Columns hold the values that parquet-avro would write for their Avro schema. int8 and int16 are
+int32. A map that is not an Avro map is an array of entries. A union has a column per member. A
+Decimal is its unscaled number in bytes. ``parquet_footer`` gives the columns their names in the
+file. Parquet has no struct without members, so such a struct gets a member ``_empty`` that is
+always null.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from kafkeep.records.schema import (
 
 @kernel
 def widen_decimals(offsets: NDArray[np.int32], data: Bytes, out: Bytes) -> int:
-    """Write each number as 16 bytes, little end first; return the first row that does not fit.
+    """Write each number as 16 bytes, little-endian. Return the first row that does not fit.
 
-    -1 when all do. No bytes at all are the number 0.
+    Return -1 when all numbers fit. An empty value is the number 0.
     """
     for row in range(len(offsets) - 1):
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
@@ -62,7 +62,7 @@ def widen_decimals(offsets: NDArray[np.int32], data: Bytes, out: Bytes) -> int:
 
 @kernel
 def narrow_decimals(wide: Bytes, width: int, offsets: NDArray[np.int32], out: Bytes) -> None:
-    """Write each number of ``width`` bytes, little end first, in as few as Connect does."""
+    """Write each little-endian number of ``width`` bytes in the minimal form that Connect uses."""
     at = np.int64(0)
     for row in range(len(offsets) - 1):
         offsets[row] = at
@@ -81,7 +81,7 @@ def narrow_decimals(wide: Bytes, width: int, offsets: NDArray[np.int32], out: By
 
 
 MAX_PRECISION = 76
-"""No reader knows decimals of more digits: they are plain bytes."""
+"""The largest precision that readers support. Decimals with more digits are plain bytes."""
 _SMALL_PRECISION = 38
 _SMALL_BYTES, _LARGE_BYTES = 16, 32
 _LOGICAL = {
@@ -95,7 +95,7 @@ EMPTY = "_empty"
 
 @dataclass(frozen=True, slots=True)
 class ColumnRules:
-    """Options of a sink that its Avro schemas, and so its columns, follow."""
+    """The sink options that affect its Avro schemas and therefore its columns."""
 
     enhanced: bool = True
     optional_map_keys: bool = False
@@ -105,7 +105,7 @@ PLAIN_RULES = ColumnRules()
 
 
 def decimal_digits(schema: Schema) -> tuple[int, int] | None:
-    """Return precision and scale of a column of decimals, or None for other columns."""
+    """Return the precision and scale of a decimal column, or None for other columns."""
     if schema.kind is not Kind.BYTES or schema.name != DECIMAL:
         return None
     precision = int(schema.parameter(PRECISION) or DEFAULT_PRECISION)
@@ -115,13 +115,13 @@ def decimal_digits(schema: Schema) -> tuple[int, int] | None:
 
 
 def member_name(schema: Schema, place: int) -> str:
-    """Return the column of a struct's member; those of unions have numbers."""
+    """Return the column name of a struct's member. Members of unions are numbered."""
     return f"member{place}" if is_union(schema) else schema.fields[place].name
 
 
 @cache
 def parquet_type(schema: Schema, rules: ColumnRules) -> pa.DataType:
-    """Return the type a column of this schema has in Parquet."""
+    """Return the Parquet type of a column with this schema."""
     match schema.kind:
         case Kind.STRUCT:
             return _struct_type(schema, rules)
@@ -163,9 +163,9 @@ def _map_type(schema: Schema, rules: ColumnRules) -> pa.DataType:
 
 
 def to_parquet(array: pa.Array, schema: Schema, rules: ColumnRules) -> pa.Array:
-    """Return a column as ``parquet_type`` says; RecordError when a value does not fit.
+    """Convert a column to its ``parquet_type``. Raise RecordError when a value does not fit.
 
-    Arrow's writer wants its required members without nulls: see ``fill_required``.
+    Arrow's writer requires that required members hold no nulls: see ``fill_required``.
     """
     kind = parquet_type(schema, rules)
     if (digits := decimal_digits(schema)) is not None:
@@ -185,7 +185,7 @@ def to_parquet(array: pa.Array, schema: Schema, rules: ColumnRules) -> pa.Array:
 
 
 def fill_required(array: pa.Array) -> pa.Array:
-    """Return a column whose required members are never null, not even where their struct is."""
+    """Return a column whose required members are never null, even if their struct is null."""
     kind = array.type
     if pa.types.is_struct(kind):
         members = [array.field(i) for i in range(kind.num_fields)]
@@ -230,7 +230,7 @@ def _to_simple(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def check_decimals(array: pa.Array, schema: Schema) -> None:
-    """RecordError when a decimal has more digits than its column holds. Visits decimals alone."""
+    """Raise RecordError when a decimal exceeds the precision of its column. Check only decimals."""
     if not has_decimals(schema):
         return
     if (digits := decimal_digits(schema)) is not None:
@@ -244,7 +244,7 @@ def check_decimals(array: pa.Array, schema: Schema) -> None:
 
 
 def from_parquet(array: pa.Array, schema: Schema) -> pa.Array:
-    """Return a column read from Parquet, by whichever writer, as ``arrow_type`` says."""
+    """Convert a column of a Parquet file from any writer to its ``arrow_type``."""
     wanted = arrow_type(schema)
     if array.type == wanted:
         return array
@@ -284,24 +284,24 @@ def _struct(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.
 
 
 def _parts(array: pa.Array, schema: Schema) -> list[tuple[pa.Array, Schema]]:
-    """Return the items of lists, or the keys and values of maps, all of them."""
+    """Return all items of lists, or all keys and values of maps."""
     assert schema.items is not None
     if schema.kind is Kind.ARRAY:
         return [(array.values, schema.items)]
     assert schema.keys is not None
     if pa.types.is_map(array.type):
         return [(array.keys, schema.keys), (array.items, schema.items)]
-    entries = array.values  # other writers have arrays of entries
+    entries = array.values  # other writers use arrays of entries
     return [(entries.field("key"), schema.keys), (entries.field("value"), schema.items)]
 
 
 def _alone(array: pa.Array) -> pa.Array:
-    """Return the same lists without the items of others: those may be ones that do not fit."""
+    """Return the same lists without items outside their slice, which may be invalid."""
     return array.take(number_array(pa.int64(), np.arange(len(array), dtype=np.int64)))
 
 
 def _relist(array: pa.Array, kind: pa.DataType, items: list[pa.Array]) -> pa.Array:
-    """Return the same lists, slice included, over other items."""
+    """Return the same lists, including their slice, over other items."""
     child = items[0]
     if pa.types.is_map(kind):
         child = pa.StructArray.from_arrays(items, fields=[kind.key_field, kind.item_field])
@@ -318,12 +318,12 @@ def _relist(array: pa.Array, kind: pa.DataType, items: list[pa.Array]) -> pa.Arr
 
 
 def _to_decimals(array: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Return numbers in as few bytes as they need; RecordError when one has too many digits."""
+    """Return numbers in their minimal form. Raise RecordError when one has too many digits."""
     if precision <= _SMALL_PRECISION:
         return _narrow(_widen(array, pa.decimal128(precision, scale)))
     sizes = np.diff(view_offsets(array))
     limit = 10**precision
-    # Shorter ones cannot be too large.
+    # Numbers with fewer bytes than the limit cannot exceed it.
     if len(sizes) == 0 or (sizes.min() > 0 and sizes.max() <= (limit.bit_length() - 1) // 8):
         return array
     numbers = [
@@ -348,7 +348,7 @@ def _widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _narrow(array: pa.Array) -> pa.Array:
-    """Return decimals as bytes, as few as each needs."""
+    """Return decimals as bytes in their minimal form."""
     width = _SMALL_BYTES if pa.types.is_decimal128(array.type) else _LARGE_BYTES
     wide = np.frombuffer(array.buffers()[1], dtype=np.uint8)[width * array.offset :]
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
@@ -359,7 +359,7 @@ def _narrow(array: pa.Array) -> pa.Array:
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
-    """Return which values are there, from bit 0 on."""
+    """Return the validity bitmap, starting at bit 0."""
     return None if array.null_count == 0 else pc.is_valid(array).buffers()[1]
 
 

@@ -1,10 +1,10 @@
-"""The footer of a Parquet file, with the schema that parquet-avro would write.
+"""Replace the schema in the footer of a Parquet file by the one of parquet-avro. Pure.
 
-Confluent's sink writes lists of two levels (``tags.array``), and lists of three
-(``tags.list.element``) where the items of any list may be null. Both have the same levels in the
-pages of a column. Arrow writes only the latter, so kafkeep lets Arrow write the file and then
-replaces the schema in its footer. A footer is a struct of Thrift's compact protocol; this module
-reads and writes as much of that protocol as the replacement needs.
+Confluent's sink writes lists with two levels (``tags.array``). It writes all lists with three
+levels (``tags.list.element``) if the items of any list may be null. The pages of a column are the
+same in both cases. Arrow writes only three levels. kafkeep therefore lets Arrow write the file, and
+replaces the schema in its footer. A footer is a struct in Thrift's compact protocol. This module
+implements the part of that protocol that the replacement needs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _PATH = 3
 
 
 def replace_schema(end: bytes, schema: SchemaNode) -> bytes:
-    """Return the end of a file, which has its whole footer, with ``schema`` in it.
+    """Return the end of a file with ``schema`` in its footer. ``end`` includes the whole footer.
 
-    Nothing in a file counts from its end: what is before the footer stays where it is.
+    Positions in a file count from its start, so the bytes before the footer stay valid.
     """
     start = len(end) - 8 - int.from_bytes(end[-8:-4], "little")
     assert start >= 0 and end.endswith(_MAGIC)
@@ -42,7 +42,7 @@ def replace_schema(end: bytes, schema: SchemaNode) -> bytes:
 
 
 def _rename(group: ThriftValue, paths: list[ThriftValue]) -> ThriftValue:
-    """Give the columns of a row group other names."""
+    """Return a row group with other column paths."""
     fields = split_struct(group)
     columns = []
     for column, path in zip(split_list(fields[_COLUMNS]), paths, strict=True):
@@ -53,15 +53,15 @@ def _rename(group: ThriftValue, paths: list[ThriftValue]) -> ThriftValue:
 
 
 _T_TRUE, _T_FALSE, _T_I32, _T_BINARY, _T_LIST, _T_STRUCT = 1, 2, 5, 8, 9, 12
-"""Thrift's numbers of types."""
+"""Thrift's type numbers."""
 _WIDTHS = {_T_TRUE: 0, _T_FALSE: 0, 3: 1, 7: 8}
-"""Of values that always take so many bytes."""
+"""Type number → size of a value, for types of fixed size."""
 _END = b"\0"
 _SHORT_LIST = 15
 
 
 class ThriftValue(NamedTuple):
-    """A value as it is written, and the number of its type."""
+    """An encoded value, and its type number."""
 
     kind: int
     body: bytes
@@ -84,7 +84,7 @@ def text(given: str) -> ThriftValue:
 
 
 def struct(fields: Mapping[int, ThriftValue | None]) -> ThriftValue:
-    """Return a struct: ids as keys, which rise by 15 at most; a field that is None is left out."""
+    """Return a struct of fields by id, without those that are None. Ids rise by at most 15."""
     parts, last = [], 0
     for number, value in fields.items():
         if value is not None:
@@ -94,7 +94,7 @@ def struct(fields: Mapping[int, ThriftValue | None]) -> ThriftValue:
 
 
 def listed(values: Sequence[ThriftValue]) -> ThriftValue:
-    """Return a list of values of one type; one without values is written as one of structs."""
+    """Return a list of values of one type. An empty list gets the element type struct."""
     kind, count = values[0].kind if values else _T_STRUCT, len(values)
     short = count < _SHORT_LIST
     head = bytes([(count if short else _SHORT_LIST) << 4 | kind])
@@ -103,13 +103,13 @@ def listed(values: Sequence[ThriftValue]) -> ThriftValue:
 
 
 def split_struct(value: ThriftValue) -> dict[int, ThriftValue]:
-    """Return the fields of a struct that was read."""
+    """Return the fields of a struct by id."""
     fields, _ = _read_fields(value.body, 0)
     return fields
 
 
 def split_list(value: ThriftValue) -> list[ThriftValue]:
-    """Return the values of a list that was read; those of booleans cannot be."""
+    """Return the values of a list. Lists of booleans are not supported."""
     kind, count, at = _read_list_head(value.body, 0)
     found = []
     for _ in range(count):
@@ -120,7 +120,7 @@ def split_list(value: ThriftValue) -> list[ThriftValue]:
 
 
 def read_struct(data: bytes) -> ThriftValue:
-    """Return the struct that ``data`` begins with."""
+    """Return the struct at the start of ``data``."""
     return ThriftValue(_T_STRUCT, data[: _skip(data, 0, _T_STRUCT)])
 
 
@@ -142,7 +142,7 @@ def _read_fields(data: bytes, at: int) -> tuple[dict[int, ThriftValue], int]:
 
 
 def _read_list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the type of a list's values, how many there are, and where they begin."""
+    """Return the type of a list's values, their number, and the position of the first."""
     kind, count = data[at] & 15, data[at] >> 4
     at += 1
     if count == _SHORT_LIST:
@@ -151,7 +151,7 @@ def _read_list_head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _skip(data: bytes, at: int, kind: int) -> int:
-    """Return where a value ends."""
+    """Return the position after a value."""
     if kind in _WIDTHS:
         return at + _WIDTHS[kind]
     if kind == _T_STRUCT:
@@ -176,7 +176,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class PhysicalType(IntEnum):
-    """How values lie in pages."""
+    """The physical type of values in pages."""
 
     BOOLEAN = 0
     INT32 = 1
@@ -188,7 +188,7 @@ class PhysicalType(IntEnum):
 
 
 class Repetition(IntEnum):
-    """How often a node comes in the one around it."""
+    """How often a node occurs in its parent."""
 
     REQUIRED = 0
     OPTIONAL = 1
@@ -196,7 +196,7 @@ class Repetition(IntEnum):
 
 
 class Annotation(NamedTuple):
-    """What values mean: by the old number, and by the logical type where there is one."""
+    """The meaning of values: the old converted type, and the logical type if there is one."""
 
     converted: int
     logical: ThriftValue | None
@@ -245,11 +245,11 @@ class SchemaNode:
 
     @property
     def is_decimal(self) -> bool:
-        """Whether it is a column of decimals."""
+        """Whether the node is a decimal column."""
         return self.annotation is not None and self.annotation.digits is not None
 
     def iter_nodes(self) -> Iterator[SchemaNode]:
-        """Yield this node, then those below it, in the order of a footer."""
+        """Yield this node and all nodes below it, in the order of a footer."""
         yield self
         for child in self.children:
             yield from child.iter_nodes()
@@ -257,7 +257,7 @@ class SchemaNode:
     def iter_columns(
         self, before: tuple[str, ...] = ()
     ) -> Iterator[tuple[tuple[str, ...], SchemaNode]]:
-        """Yield the columns and the names that lead to each; the root's is none of them."""
+        """Yield the path and the node of each column. Paths do not include the root."""
         for child in self.children:
             path = (*before, child.name)
             if child.physical is not None:
@@ -265,7 +265,7 @@ class SchemaNode:
             yield from child.iter_columns(path)
 
     def to_thrift(self) -> ThriftValue:
-        """Return the list of all nodes, as it stands in a footer."""
+        """Return the list of all nodes for the footer."""
         return listed([node._element() for node in self.iter_nodes()])
 
     def _element(self) -> ThriftValue:
@@ -294,10 +294,10 @@ def make_schema(
     null_column: str | None = None,
     three_levels: bool | None = None,
 ) -> SchemaNode:
-    """Return the schema of a file of these records; ``name`` is that of its root.
+    """Return the schema of a file of these records. ``name`` is the name of its root.
 
-    ``null_column`` is one more column, which marks null records. Lists have as many levels as
-    Confluent's sink would give them, unless ``three_levels`` is given.
+    ``null_column`` adds a column that marks null records. Lists have as many levels as Confluent's
+    sink would give them, unless ``three_levels`` is set.
     """
     if three_levels is None:
         three_levels = _has_optional_items(record)
@@ -310,7 +310,7 @@ def make_schema(
 
 
 def _has_optional_items(schema: Schema) -> bool:
-    """Tell whether items of any list may be null, as Confluent's sink looks for them."""
+    """Return whether the items of any list may be null, by the check of Confluent's sink."""
     inner = [field.schema for field in schema.fields]
     inner += [] if schema.items is None else [schema.items]
     is_open = schema.kind is Kind.ARRAY and schema.items is not None and schema.items.optional
@@ -319,7 +319,7 @@ def _has_optional_items(schema: Schema) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _NodeMaker:
-    """Makes the nodes of one file, whose lists all have two levels, or three."""
+    """Makes the nodes of one file. All of its lists have two levels, or all have three."""
 
     rules: ColumnRules
     three_levels: bool

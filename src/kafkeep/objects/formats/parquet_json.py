@@ -1,15 +1,15 @@
-"""Columns for JSON objects that have no schema, inferred from the objects.
+"""Infer Parquet columns for JSON objects without a schema. Pure.
 
-The rows of the first row group decide which columns there are and of which types: objects become
-structs, arrays become lists. Where rows disagree (a text here, a number there), or where neither
-int64 nor double holds a number exactly, the column holds the JSON text of the member instead.
+The rows of the first row group determine the columns and their types. Objects become structs, and
+arrays become lists. The column holds the JSON text of a member if rows have different types for it
+(a string and a number), or if neither int64 nor double holds a number exactly.
 
-Nothing is lost or changed. A row that its columns do not give back in full (a new member, another
-type, a null where others leave the member out) also has its whole text in the column ``_json``,
-which is null for all other rows. Its columns hold what fits. If no row is an object, there is one
-column ``value`` with the texts.
+Nothing is lost. If the columns cannot represent a row completely (a new member, another type, a
+null where other rows leave the member out), the column ``_json`` holds the whole text of the row,
+and the other columns hold the parts that fit. ``_json`` is null for all other rows. If no row is an
+object, one column ``value`` holds the texts.
 
-A reader gets the same JSON values; the order of members is that of the columns.
+A reader gets the same JSON values, with members in the order of the columns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from kafkeep.records.arrow import view_offsets
 from kafkeep.records.json.exact import RawJson, dump_json, is_int64, parse_json
 
 JSON_GROUP_BYTES = 8 << 20
-"""A row group ends after the row that makes its texts this large: in Python they take ten times
-their size."""
+"""The size of texts at which a row group ends. As Python values they take ten times as much."""
 _MAX_DEPTH = 16
 _MAX_MEMBERS = 1000
 _EXACT_DOUBLE = 1 << 53
@@ -52,7 +51,10 @@ class InferredType:
     kind: str
     items: InferredType | None = None
     members: tuple[tuple[str, InferredType, bool], ...] = ()
-    """Name, type, and whether every object had it: then null is null, else it is left out."""
+    """Name, type, and whether every object has the member.
+
+    If every object has it, a null in the column is a JSON null. Otherwise it is a missing member.
+    """
 
     def arrow(self) -> pa.DataType:
         """Return the type of the column."""
@@ -64,13 +66,13 @@ class InferredType:
         return _ARROW[self.kind]
 
     def to_json(self) -> Any:
-        """Return it as JSON values."""
+        """Return the form that the file's metadata stores."""
         items = None if self.items is None else self.items.to_json()
         return [self.kind, items, [[n, t.to_json(), always] for n, t, always in self.members]]
 
     @classmethod
     def from_json(cls, told: Any) -> InferredType:
-        """Read what ``to_json`` wrote."""
+        """Return the type that ``to_json`` wrote."""
         kind, items, members = told
         return cls(
             kind,
@@ -81,7 +83,7 @@ class InferredType:
 
 @dataclass(slots=True)
 class ObservedType:
-    """What was seen of values in one place."""
+    """The types of the values observed for one member."""
 
     kinds: set[str] = field(default_factory=set)
     objects: int = 0
@@ -90,7 +92,7 @@ class ObservedType:
     members: dict[str, ObservedType] = field(default_factory=dict)
 
     def observe(self, value: Any, depth: int = _MAX_DEPTH) -> None:
-        """Take one more value into account."""
+        """Add the type of one value."""
         self.present += 1
         if value is None:
             return
@@ -112,7 +114,7 @@ class ObservedType:
             self.kinds.add(_scalar_kind(value))
 
     def decide(self) -> InferredType:
-        """Return the type that fits."""
+        """Return the type that holds all observed values."""
         if self.kinds == {"int", "double"}:
             return InferredType("double")
         if len(self.kinds) != 1:
@@ -127,10 +129,10 @@ class ObservedType:
         return InferredType(kind)
 
     def decide_members(self) -> InferredType:
-        """Return the struct that fits the objects, whatever else was seen."""
+        """Return the struct for the observed objects, and ignore other values."""
         taken: dict[str, str] = {}
         for name in self.members:
-            if name and _is_text(name):  # names that differ in case are one column for SQL
+            if name and _is_text(name):  # in SQL, names that differ only in case are one column
                 taken.setdefault(name.lower(), name)
         members = tuple(
             (name, self.members[name].decide(), self.members[name].present == self.objects)
@@ -142,7 +144,7 @@ class ObservedType:
 
 
 def infer(texts: Iterable[bytes]) -> InferredType | None:
-    """Return the struct for rows of these texts, or None when there is no object among them."""
+    """Return the struct for these texts, or None when no text is an object."""
     seen = ObservedType()
     for text in texts:
         seen.observe(parse_json(text))
@@ -151,7 +153,7 @@ def infer(texts: Iterable[bytes]) -> InferredType | None:
 
 
 def project(value: Any, inferred: InferredType) -> tuple[Any, bool]:
-    """Return what the column holds of a value that is not null, and whether that is all of it."""
+    """Return the part of a non-null value that the column can hold, and whether it is complete."""
     match inferred.kind:
         case "json":
             return dump_json(value).decode(), True
@@ -190,7 +192,7 @@ def _project_members(value: dict[str, Any], inferred: InferredType) -> tuple[dic
 
 
 def rebuild(stored: Any, inferred: InferredType) -> Any:
-    """Return the value that a column holds; the opposite of ``project``."""
+    """Return the JSON value of a stored value. Reverses ``project``."""
     if stored is None:
         return None
     if inferred.kind == "json":
@@ -221,7 +223,7 @@ def _scalar_kind(value: Any) -> str:
 def _is_text(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
+    except UnicodeEncodeError:  # an unpaired surrogate, valid in JSON but not in UTF-8
         return False
     return True
 
@@ -236,11 +238,11 @@ class JsonTables:
         self._view = view
         self._inferred: InferredType | None = None
         self._texts = WRAPPERS[view][1]
-        """The column of whole texts."""
+        """The name of the column for whole texts."""
         self._begun = False
 
     def check(self, array: pa.Array) -> None:
-        """Every JSON document has its place."""
+        """See Tables. Every JSON document fits."""
 
     def ends(self, array: pa.Array) -> Int64s:
         """See Tables."""

@@ -1,12 +1,13 @@
-"""Rows as tables of Arrow: which columns they have in a Parquet file, and the way there and back.
+"""Convert rows to Arrow tables with the columns of a Parquet file, and back. Pure.
 
-A struct has its members as columns. Anything else is wrapped, as Connect does it: keys in
+The members of a struct become columns. Other values are wrapped in a struct, as in Connect: keys in
 ``RecordKey{key}``, headers in ``RecordHeaders{headers}``, values in ``RecordValue{value}``.
 
-An optional struct has columns that can all be null: a null row is null in each. If no member is
-required, a row of nulls would look the same, so a column ``_null`` is true for null rows.
+All columns of an optional struct are optional, and a null row is null in each. If no member is
+required, a row whose members are all null would be the same. The column ``_null`` is then true for
+null rows.
 
-The file's metadata hold the Avro schema as the real sink writes it (``parquet.avro.schema``).
+The file's metadata holds the Avro schema under ``parquet.avro.schema``, as in Confluent's sink.
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ from kafkeep.records.rows import pile_records
 from kafkeep.records.schema import Field, Kind, Schema, arrow_type, has_decimals
 
 GROUP_BYTES = 16 << 20
-"""A row group ends after the row that makes it this large, as Avro would count it. Of whole records
-their own bytes count."""
+"""The size at which a row group ends: the size of its rows in Avro, or of whole Kafka records."""
 AVRO_SCHEMA = b"parquet.avro.schema"
 JSON_COLUMNS = b"kafkeep.json.columns"
 NULL_ROW = "_null"
@@ -48,11 +48,11 @@ WRAPPERS = {
     "keys": ("RecordKey", "key"),
     "headers": ("RecordHeaders", "headers"),
 }
-"""Name and only member of the struct around what is no struct, for each view."""
+"""View → the name and the only member of the struct that wraps other values."""
 
 
 def wrap(schema: Schema, view: str) -> Schema:
-    """Return the struct that rows of a view have in Parquet; itself when it is one already."""
+    """Return the struct schema of a view's rows in Parquet. A struct is returned unchanged."""
     if schema.kind is Kind.STRUCT and (view == "value" or is_wrapped(schema)):
         return schema
     name, member = WRAPPERS[view]
@@ -60,25 +60,25 @@ def wrap(schema: Schema, view: str) -> Schema:
 
 
 def is_wrapped(schema: Schema) -> bool:
-    """Say whether a struct was made by ``wrap``."""
+    """Return whether ``wrap`` made a struct."""
     names = [field.name for field in schema.fields]
     return any((schema.name, names) == (name, [member]) for name, member in WRAPPERS.values())
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a struct, and the way there and back."""
+    """The columns of a struct. Converts rows to columns and back."""
 
     struct: Schema
     rules: ColumnRules = PLAIN_RULES
 
     @property
     def is_marked(self) -> bool:
-        """Whether there is a column that tells null rows from rows of nulls."""
+        """Whether a column distinguishes null rows from rows whose members are all null."""
         return self.struct.optional and all(f.schema.optional for f in self.struct.fields)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return the columns."""
+        """Return the schema of the columns."""
         fields = list(parquet_type(self.struct.as_optional(False), self.rules))
         if self.struct.optional:
             fields = [field.with_nullable(True) for field in fields]
@@ -87,7 +87,7 @@ class Layout:
         return pa.schema(fields)
 
     def to_table(self, array: pa.StructArray) -> pa.Table:
-        """Return the columns of rows."""
+        """Convert rows to columns."""
         converted = fill_required(to_parquet(array, self.struct, self.rules))
         columns = converted.flatten() if array.null_count else _members(converted)
         if self.is_marked:
@@ -95,7 +95,7 @@ class Layout:
         return pa.Table.from_arrays(columns, schema=self.arrow_schema())
 
     def from_batch(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return rows of columns read."""
+        """Convert the columns of a batch to rows."""
         columns = []
         for field in self.struct.fields:
             place = batch.schema.get_field_index(field.name)
@@ -125,7 +125,7 @@ def _members(array: pa.StructArray) -> list[pa.Array]:
 
 
 def read_schema(arrow: pa.Schema, metadata: dict[bytes, bytes] | None) -> Schema:
-    """Return the schema of a file: what its metadata say, else what its columns are."""
+    """Return the schema of a file from its metadata, or else from its columns."""
     text = (metadata or {}).get(AVRO_SCHEMA)
     if text is None:
         fields = tuple(Field(f.name, _schema_of(f)) for f in arrow)
@@ -153,7 +153,7 @@ _KINDS = {
 
 
 def _schema_of(field: pa.Field) -> Schema:
-    """Return the schema of a column that says nothing of Connect."""
+    """Return the schema of a column without metadata of Connect."""
     kind, optional = field.type, field.nullable
     if pa.types.is_struct(kind):
         fields = tuple(Field(f.name, _schema_of(f)) for f in kind)
@@ -169,32 +169,32 @@ def _schema_of(field: pa.Field) -> Schema:
 
 
 class Tables(Protocol):
-    """How rows become tables; the schema is known when the first table was made."""
+    """Converts rows to tables. The schema is known after the first table."""
 
     group_bytes: int
 
     @property
     def nodes(self) -> SchemaNode | None:
-        """The schema of the file, where it is not the one that Arrow gives it."""
+        """The schema of the file; None to keep the one that Arrow writes."""
 
     def check(self, array: pa.Array) -> None:
-        """RecordError when a row has no place in a table."""
+        """Raise RecordError when a row does not fit into the table."""
 
     def ends(self, array: pa.Array) -> Int64s:
-        """Return how much the rows up to each count together."""
+        """Return the cumulative size of the rows, as it counts for the size of a row group."""
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
-        """Return the rows of one row group, which come in pieces, at least one."""
+        """Return the table of one row group. ``pieces`` holds its rows, at least one piece."""
 
     def metadata(self) -> dict[bytes, bytes]:
-        """Return what the file says of itself."""
+        """Return the key-value metadata of the file."""
 
     def writer_options(self) -> dict[str, Any]:
-        """Return what Arrow's writer is asked to do for these columns."""
+        """Return the options of Arrow's writer for these columns."""
 
 
 class TypedTables:
-    """Tables of the columns that a schema has."""
+    """Tables with the columns of a schema."""
 
     group_bytes = GROUP_BYTES
 
@@ -237,7 +237,7 @@ class TypedTables:
         return {AVRO_SCHEMA: self._avro.encode(), b"writer.model.name": b"avro"}
 
     def writer_options(self) -> dict[str, Any]:
-        """See Tables. Arrow orders decimals as the bytes they are here, readers as numbers."""
+        """See Tables. Arrow compares decimals as bytes but readers as numbers: no statistics."""
         if not has_decimals(self._struct):
             return {}
         columns = make_schema(self._struct, self._layout.rules, "", three_levels=True)
@@ -246,7 +246,7 @@ class TypedTables:
 
 
 class RecordTables:
-    """Tables of whole Kafka records: ``KAFKA_RECORD``, with the schema that Arrow gives it."""
+    """Tables of whole Kafka records (``KAFKA_RECORD``), with the schema that Arrow writes."""
 
     group_bytes = GROUP_BYTES
     nodes: SchemaNode | None = None
@@ -255,10 +255,10 @@ class RecordTables:
         self._avro = dump_avro(avro)
 
     def check(self, array: pa.Array) -> None:
-        """See Tables. Kafka's own bytes and numbers fit without exception."""
+        """See Tables. Every Kafka record fits."""
 
     def ends(self, array: pa.StructArray) -> Int64s:
-        """See Tables: the bytes of keys, values and headers."""
+        """See Tables. Counts the bytes of keys, values and headers."""
         return pile_records(*(array.field(name) for name in ("key", "value", "headers")))
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
@@ -272,10 +272,10 @@ class RecordTables:
     def writer_options(self) -> dict[str, Any]:
         """See Tables."""
         return {
-            # Columns that repeat; in the others Arrow would try a dictionary in vain.
+            # Only columns with repeated values profit from a dictionary.
             "use_dictionary": ["topic", "partition", "headers.list.element.key"],
-            # The bounds of the others let no reader skip anything.
+            # Statistics of the other columns let no reader skip row groups.
             "write_statistics": ["partition", "offset", "timestamp"],
-            # Columns that grow step by step.
+            # Columns whose values grow in small steps.
             "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
         }
