@@ -1,11 +1,12 @@
-"""Loops that write columns in Avro's binary form: sizes first, then bytes at known places.
+"""Compiled kernels that write columns in Avro's binary form: first sizes, then bytes; pure.
 
-Each loop takes ``codes``, one for each row, or none when all rows have ``code``: SKIP writes
-nothing, NULL the branch of null, TAGGED the branch of the value and the value, PLAIN the value
-alone. A place is where the next byte of a row goes; every loop moves it on.
+Each kernel takes ``codes`` with one code for each row. If ``codes`` is empty, all rows have
+``code``. SKIP writes nothing. NULL writes the branch of null. TAGGED writes the branch of the value
+and the value. PLAIN writes only the value. A place is the position of a row's next byte, and every
+kernel advances it.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value,arg-type,assignment"
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _tag(out: Bytes, place: int, code: int, null_byte: int, value_byte: int) -> 
 
 @kernel
 def size_tags(codes: Bytes, code: int, sizes: Int64s) -> None:
-    """Add what the branches of structs and lists take."""
+    """Add the sizes of the union branches of structs and lists."""
     for row in range(len(sizes)):
         found = _code(codes, code, row)
         if found in (NULL, TAGGED):
@@ -58,14 +59,14 @@ def size_tags(codes: Bytes, code: int, sizes: Int64s) -> None:
 def write_tags(  # noqa: PLR0917
     out: Bytes, places: Int64s, codes: Bytes, code: int, null_byte: int, value_byte: int
 ) -> None:
-    """Write the branches of structs."""
+    """Write the union branches of structs."""
     for row in range(len(places)):
         places[row] = _tag(out, places[row], _code(codes, code, row), null_byte, value_byte)
 
 
 @kernel
 def size_numbers(values: Int64s, codes: Bytes, code: int, sizes: Int64s) -> None:
-    """Add what numbers take."""
+    """Add the sizes of numbers."""
     for row in range(len(sizes)):
         found = _code(codes, code, row)
         if found >= TAGGED:
@@ -84,7 +85,6 @@ def write_numbers(  # noqa: PLR0917
     null_byte: int,
     value_byte: int,
 ) -> None:
-    """Write numbers."""
     for row in range(len(places)):
         found = _code(codes, code, row)
         place = _tag(out, places[row], found, null_byte, value_byte)
@@ -93,7 +93,7 @@ def write_numbers(  # noqa: PLR0917
 
 @kernel
 def size_bytes(offsets: NDArray[np.int32], codes: Bytes, code: int, sizes: Int64s) -> None:
-    """Add what sized bytes take."""
+    """Add the sizes of length-prefixed bytes."""
     for row in range(len(sizes)):
         found = _code(codes, code, row)
         if found >= TAGGED:
@@ -114,7 +114,7 @@ def write_bytes(  # noqa: PLR0917
     null_byte: int,
     value_byte: int,
 ) -> None:
-    """Write sized bytes."""
+    """Write length-prefixed bytes."""
     for row in range(len(places)):
         found = _code(codes, code, row)
         place = _tag(out, places[row], found, null_byte, value_byte)
@@ -129,7 +129,7 @@ def write_bytes(  # noqa: PLR0917
 
 @kernel
 def size_fixed(width: int, codes: Bytes, code: int, sizes: Int64s) -> None:
-    """Add what values of one width take."""
+    """Add the sizes of fixed-width values."""
     for row in range(len(sizes)):
         found = _code(codes, code, row)
         if found >= TAGGED:
@@ -149,7 +149,7 @@ def write_fixed(  # noqa: PLR0917
     null_byte: int,
     value_byte: int,
 ) -> None:
-    """Write values of one width, which stand one after another in ``data``."""
+    """Write fixed-width values, which are contiguous in ``data``."""
     for row in range(len(places)):
         found = _code(codes, code, row)
         place = _tag(out, places[row], found, null_byte, value_byte)
@@ -164,7 +164,10 @@ def write_fixed(  # noqa: PLR0917
 def size_lists(
     offsets: NDArray[np.int32], item_ends: Int64s, codes: Bytes, code: int, sizes: Int64s
 ) -> None:
-    """Add what lists take; ``item_ends`` are the running sums of their items' sizes, from 0."""
+    """Add the sizes of lists.
+
+    ``item_ends`` are the cumulative sizes of the items, starting at 0.
+    """
     for row in range(len(sizes)):
         found = _code(codes, code, row)
         if found >= TAGGED:
@@ -190,7 +193,10 @@ def write_lists(  # noqa: PLR0917
     null_byte: int,
     value_byte: int,
 ) -> None:
-    """Write counts and ends of lists, and say where their items go, beginning with one of them."""
+    """Write the counts and end marks of lists, and set the places of their items.
+
+    The item places start with the item ``first_item``.
+    """
     for row in range(len(places)):
         found = _code(codes, code, row)
         place = _tag(out, places[row], found, null_byte, value_byte)
@@ -208,7 +214,7 @@ def write_lists(  # noqa: PLR0917
 
 @kernel
 def mark_items(offsets: NDArray[np.int32], codes: Bytes, active: Bytes) -> None:
-    """Set ``active`` for the items of lists that are written."""
+    """Set ``active`` for the items of the lists that are written."""
     for row in range(len(codes)):
         if codes[row] >= TAGGED:
             for item in range(np.int64(offsets[row]), np.int64(offsets[row + 1])):

@@ -1,1 +1,1 @@
-"""Kafka Connect's converters: bytes of Kafka to columns, and back."""
+"""Kafka Connect's converters: decode Kafka's bytes into columns, and encode them again."""

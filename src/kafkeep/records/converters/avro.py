@@ -1,6 +1,7 @@
-"""AvroConverter: values whose Avro schema is in a registry.
+"""AvroConverter: decode and encode values whose Avro schema is in a schema registry.
 
-A schema that refers to others gets their definitions in place, so that it stands alone.
+The definitions of referenced schemas are inlined, so that the schema is self-contained. The
+converter calls the registry and caches its answers.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 def load_avro(schema: RegisteredSchema, references: Mapping[str, RegisteredSchema]) -> Any:
-    """Return the Avro schema as JSON values, with everything it refers to written out."""
+    """Return the Avro schema as JSON values, with all references inlined."""
     return _Inlining({name: _parse(one.text) for name, one in references.items()}).walk(
         _parse(schema.text), ""
     )
 
 
 def shorten_members(schema: Schema) -> Schema:
-    """Return the schema with members of unions named without their namespaces."""
+    """Return the schema with the namespaces removed from the names of union members."""
     fields = tuple(
         Field(
             field.name.rpartition(".")[2] if is_union(schema) else field.name,
@@ -63,13 +64,13 @@ def _parse(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if text.isidentifier():  # a bare "string", as some registries keep it
+        if text.isidentifier():  # some registries store a bare "string"
             return text
         raise RecordError(f"a schema in the registry is not Avro: {text[:100]}") from error
 
 
 class _Inlining:
-    """One schema being put together; each name is written out where it is met first."""
+    """The state of inlining one schema; each name is defined where it first occurs."""
 
     def __init__(self, references: Mapping[str, Any]) -> None:
         self.references = dict(references)
@@ -104,7 +105,8 @@ class _Inlining:
                 found = self.references[full]
                 if not isinstance(found, dict):
                     return self.walk(found, "")
-                # Its own namespace, also where the one around it would be taken.
+                # The namespace is set explicitly, so that the type does not inherit the enclosing
+                # one.
                 whole = full_name(found, "")
                 return self.walk(
                     found | {"name": whole.rpartition(".")[2], "namespace": _space(whole)}, ""
@@ -117,7 +119,7 @@ def _space(full: str) -> str:
 
 
 class AvroConverter:
-    """Keys or values of one topic in Confluent's Avro form."""
+    """Keys or values of one topic in Confluent's Avro format."""
 
     def __init__(self, settings: AvroSettings, registry: Registry, subject: TopicSubject) -> None:
         self.settings = settings
@@ -126,7 +128,10 @@ class AvroConverter:
         self._decoders: dict[int, AvroValues] = {}
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give a column for each stretch of one schema id; TransientError when nobody answers."""
+        """Yield a column for each run of one schema id.
+
+        Raise TransientError if the registry is down.
+        """
         for run in iter_runs_of(values):
             messages = values.slice(run.start, run.stop - run.start)
             if run.key is None:
@@ -140,7 +145,7 @@ class AvroConverter:
             yield from _decode(decoder, messages, run)
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return messages under a schema of this topic's subject, registered if it must be."""
+        """Return messages with a schema of this topic's subject; register it if necessary."""
         if column.schema is None:
             raise RecordError("values without a schema have no Avro form")
         schema_id, avro = self._write_schema(column.schema)
@@ -180,7 +185,7 @@ class AvroConverter:
         return shorten_members(schema)
 
     def _write_schema(self, schema: Schema) -> tuple[int, Any]:
-        """Return id and parsed schema to write with: the one it was read with, if it is there."""
+        """Return the id and schema to write with, if possible those it was read with."""
         found = self._registered(schema)
         if found is None:
             avro = to_avro(schema, enhanced=True, connect_meta=self.settings.connect_meta_data)
@@ -196,7 +201,7 @@ class AvroConverter:
         return schema_id, load_avro(found, self.registry.references(found))
 
     def _registered(self, schema: Schema) -> RegisteredSchema | None:
-        """Return the version a schema came from, if it still says the same."""
+        """Return the version that a schema was read from, if its content is still the same."""
         if schema.version is None:
             return None
         try:
@@ -216,7 +221,7 @@ def _same(error: RecordError, _: bytes) -> RecordError:
 def _decode(
     decoder: AvroValues, messages: pa.BinaryArray, run: SchemaRun[int]
 ) -> Iterator[ConvertedRange]:
-    """Decode neighbours of one schema, around those that cannot be read."""
+    """Decode adjacent messages of one schema; yield an error for each unreadable message."""
     valid = view_valid(messages)
     present: Int64s = np.arange(len(messages)) if valid is None else np.flatnonzero(valid)
     offsets = view_offsets(messages).astype(np.int64)
@@ -240,7 +245,7 @@ def _decode(
 
 
 def _piece(first: int, start: int, stop: int, column: Column, present: Int64s) -> ConvertedRange:
-    """Put nulls between the values of a column, which stand at rows ``present``."""
+    """Return a column whose values are at the rows ``present``, with nulls between them."""
     if len(column) < stop - start:
         places = np.zeros(stop - start, dtype=np.int64)
         valid = np.zeros(stop - start, dtype=bool)

@@ -1,10 +1,11 @@
-"""The protocol of a converter, and what all converters share.
+"""The converter protocol, and the functions that all converters share.
 
-Keys and values of the same records are converted separately; ``iter_aligned`` puts them side by
-side again. ``TopicSubject`` is the subject under which a registry has the schemas of a topic.
+Keys and values of the same records are converted separately. ``iter_aligned`` combines them again.
+``TopicSubject`` is the registry subject that holds the schemas of a topic.
 
-Messages of a registry have a schema id in front: a zero byte, four bytes of id, then the value.
-Neighbours of one id are decoded together. One message that cannot be decoded costs no other.
+Messages with a registered schema start with a header: a zero byte and a schema id of four bytes.
+Adjacent messages with one id are decoded together. A message that cannot be decoded does not affect
+the others.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ Result = Column | RecordError
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRange:
-    """Neighbouring records ``[start, stop)`` and what became of them: one column, or one error.
+    """Adjacent records ``[start, stop)`` and their result: one column or one error.
 
-    An error stands for one record alone (``stop == start + 1``).
+    An error always covers a single record (``stop == start + 1``).
     """
 
     start: int
@@ -41,37 +42,40 @@ class ConvertedRange:
 
 
 class Converter(Protocol):
-    """Keys or values of one topic. Opened in a task; may ask a registry and remember."""
+    """Converts keys or values of one topic.
+
+    Each task opens its own converter. A converter can call a registry and cache its answers.
+    """
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Decode ``values``: pieces in order that cover all of them, as few as there can be.
+        """Decode ``values``; yield ranges in order that cover all values, as few as possible.
 
-        Nulls stay null and join any neighbour.
+        Nulls stay null and join an adjacent range.
         """
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return the bytes to produce for a column; RecordError when it has no such form."""
+        """Return the bytes to produce for a column; raise RecordError if it cannot be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSubject:
-    """Keys or values of one topic, by the usual rule: ``orders-value``."""
+    """The subject of a topic's keys or values by TopicNameStrategy, such as ``orders-value``."""
 
     role: str
     topic: str | None
 
     @property
     def name(self) -> str:
-        """The subject's name; RecordError when the topic is not known."""
+        """The subject name; raises RecordError if the topic is unknown."""
         if self.topic is None:
             raise RecordError("the topic must be known to register schemas for it")
         return f"{self.topic}-{self.role}"
 
     def version(self, registry: Registry, schema_id: int) -> int | None:
-        """Return the version an id has under this subject.
+        """Return the version of a schema id under this subject.
 
-        Under another subject (records named by their type, a topic that is not known) it counts
-        when all that have this id agree.
+        If the id is registered only under other subjects, or the topic is unknown, return the
+        version that all subjects of this id agree on. Return None if they differ.
         """
         versions = registry.versions(schema_id)
         if self.topic is not None and self.name in versions:
@@ -82,7 +86,7 @@ class TopicSubject:
 def iter_aligned(
     keys: Sequence[ConvertedRange], values: Sequence[ConvertedRange], rows: int
 ) -> Iterator[tuple[int, int, Result, Result]]:
-    """Yield stretches ``[start, stop)`` of one schema on either side, with keys and values."""
+    """Yield ranges ``[start, stop)`` of one key schema and one value schema, with both results."""
     edges = sorted({piece.start for piece in (*keys, *values)} | {rows})
     left, right = iter(keys), iter(values)
     key, value = next(left, None), next(right, None)
@@ -106,15 +110,18 @@ class Decoder(Protocol):
 
     @property
     def schema(self) -> Schema | None:
-        """What its values have; None when they are JSON texts."""
+        """The schema of the values, or None if they are JSON texts."""
 
     def decode(self, data: bytes) -> Any:
-        """Return a value as ``pa.array`` takes it, of the bytes behind the id; or RecordError."""
+        """Return the value in the bytes after the id, as ``pa.array`` takes it.
+
+        Or raise RecordError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRun(Generic[K]):
-    """Neighbours with the same thing in front; ``key`` is None when it cannot be read."""
+    """Adjacent messages with the same header; ``key`` is None if the header is unreadable."""
 
     start: int
     stop: int
@@ -122,7 +129,7 @@ class SchemaRun(Generic[K]):
 
 
 def frame(schema_id: int, data: bytes) -> bytes:
-    """Put an id in front of a value."""
+    """Return the value with the schema id in front of it."""
     return b"\x00" + schema_id.to_bytes(4, "big") + data
 
 
@@ -131,7 +138,7 @@ def convert_framed(
     open_decoder: Callable[[K], Decoder],
     read_key: Callable[[bytes], K | None],
 ) -> Iterator[ConvertedRange]:
-    """Decode messages; ``open_decoder`` is asked once for each run of one key."""
+    """Decode messages; call ``open_decoder`` once for each run of one key."""
     rows = values.to_pylist()
     for run in iter_runs(rows, read_key):
         messages = rows[run.start : run.stop]
@@ -150,7 +157,7 @@ def convert_framed(
 def iter_runs(
     rows: list[bytes | None], read_key: Callable[[bytes], K | None]
 ) -> Iterator[SchemaRun[K]]:
-    """Yield runs in order that cover all rows; nulls go with what is in front of or after them."""
+    """Yield runs in order that cover all rows; nulls belong to an adjacent run."""
     start, seen = 0, False
     current: K | None = None
     for i, row in enumerate(rows):
@@ -166,7 +173,7 @@ def iter_runs(
 
 
 def iter_runs_of(values: pa.BinaryArray) -> Iterator[SchemaRun[int]]:
-    """Yield runs of one schema id, as ``iter_runs`` does, without a look at single rows."""
+    """Yield runs of one schema id like ``iter_runs``, but with array operations."""
     rows = len(values)
     if rows == 0:
         return
@@ -189,7 +196,7 @@ def iter_runs_of(values: pa.BinaryArray) -> Iterator[SchemaRun[int]]:
 
 
 def build_pieces(start: int, decoded: list[Any], schema: Schema | None) -> Iterator[ConvertedRange]:
-    """Make columns of decoded values; those that are a RecordError stand alone."""
+    """Yield columns of decoded values, and a separate range for each RecordError."""
     first = 0
     for i, value in enumerate(decoded):
         if isinstance(value, RecordError):
@@ -218,7 +225,7 @@ def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[C
 
 
 def read_schema_id(row: bytes) -> int | None:
-    """Return the id in front of a message, or None."""
+    """Return the schema id of a message, or None if it has none."""
     if len(row) < HEAD_BYTES or row[0] != 0:
         return None
     return int.from_bytes(row[1:HEAD_BYTES], "big")
@@ -232,7 +239,7 @@ def _decode(decoder: Decoder, data: bytes) -> Any:
 
 
 def unframed(data: bytes) -> RecordError:
-    """Return the error for a message without an id."""
+    """Return the error for a message without a schema id."""
     return RecordError(
         f"a message of {len(data)} bytes beginning with {data[:HEAD_BYTES].hex() or 'nothing'} has "
         "no schema id in front",
@@ -243,7 +250,7 @@ def unframed(data: bytes) -> RecordError:
 def failed_pieces(
     start: int, messages: pa.BinaryArray, why: Callable[[bytes], RecordError]
 ) -> Iterator[ConvertedRange]:
-    """Give an error for each message; nulls have no schema and are fine."""
+    """Yield an error for each message; nulls need no schema and do not fail."""
     return _failed(start, messages.to_pylist(), why)
 
 

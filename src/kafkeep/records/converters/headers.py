@@ -1,9 +1,9 @@
-"""Kafka's headers as they stand in headers files, and back.
+"""Convert Kafka headers to the columns of headers files, and back; pure.
 
-Without a ``header.converter`` nothing is lost: ``{"key", "value"}`` where a value is UTF-8 text or
-null, ``{"key", "bytes"}`` (base64 in JSON) where it is not. The converters of Connect give its own
-form, ``{"key", "value"}`` with texts alone. Order and repeats are kept, no headers are an empty
-list, and no header makes a record fail.
+Without a ``header.converter``, the conversion is lossless. A value that is UTF-8 text or null
+becomes ``{"key", "value"}``. Other values become ``{"key", "bytes"}``, in base64 in JSON. Connect's
+converters give Connect's form: ``{"key", "value"}`` with texts only. Order and repeated keys are
+kept. A record without headers has an empty list. No header makes a record fail.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Header = dict[str, Any]
 
 
 class HeaderConverter:
-    """Headers of one connector. ``schema`` is what its columns have, the same for every column.
+    """Converts the headers of one connector. All its columns have the same ``schema``.
 
-    JSON files take one JSON document per record, ``{"headers": [...]}``; Parquet files a struct
-    with that field; Avro files the bare array, as Confluent's do.
+    JSON files hold one document for each record, ``{"headers": [...]}``. Parquet files hold a
+    struct with that field. Avro files hold the bare array, as Confluent's do.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class HeaderConverter:
         to_text: Callable[[bytes], str | None] | None = None,
         from_text: Callable[[str], bytes] | None = None,
     ) -> None:
-        """Take how a value becomes text and back; None for the form that loses nothing."""
+        """Set the functions between value and text; None selects the lossless form."""
         self._to_text = to_text
         self._from_text = from_text or str.encode
 
     def schema(self, style: Style) -> Schema | None:
-        """Return the schema of columns for files of that style; None for JSON."""
+        """Return the schema of columns for files of this style, or None for JSON."""
         fields: tuple[Field, ...] = (Field("key", _TEXT), Field("value", OPTIONAL_STRING))
         if self._to_text is None:
             fields += (Field("bytes", OPTIONAL_BYTES),)
@@ -75,7 +75,7 @@ class HeaderConverter:
                 return Schema(kind=Kind.STRUCT, name="RecordHeaders", fields=envelope)
 
     def convert(self, headers: pa.ListArray, style: Style) -> Column:
-        """Return headers of ``HEADERS_TYPE`` as a column for files of that style. Never fails."""
+        """Return headers of ``HEADERS_TYPE`` as a column for files of this style. Never fails."""
         offsets = view_offsets(headers)
         first, last = int(offsets[0]), int(offsets[-1])
         keys, values = headers.values.slice(first, last - first).flatten()
@@ -91,12 +91,12 @@ class HeaderConverter:
         return Column(schema, whole)
 
     def restore(self, column: Column) -> pa.ListArray:
-        """Return Kafka's headers of a column of any style; RecordError when it holds none."""
+        """Return Kafka headers from a column of any style; raise RecordError if it holds none."""
         rows = [[self._kept(header) for header in row] for row in _iter_rows(column)]
         return pa.array(rows, HEADERS_TYPE)
 
     def _tell(self, keys: pa.StringArray, values: pa.BinaryArray) -> list[pa.Array]:
-        """Return the members of all headers: keys, texts and, if nothing may be lost, bytes."""
+        """Return the members of all headers: keys, texts and, in the lossless form, bytes."""
         if self._to_text is not None:
             texts = [None if one is None else self._to_text(one) for one in values.to_pylist()]
             return [keys, pa.array(texts, pa.string())]
@@ -120,7 +120,7 @@ class HeaderConverter:
 
 
 def open_headers(options: ConverterOptions | None) -> HeaderConverter:
-    """Return the converter that ``header.converter`` names; None is ours, which loses nothing."""
+    """Return the converter for ``header.converter``; None selects the lossless form."""
     if options is None:
         return HeaderConverter()
     match options.kind:
@@ -137,7 +137,7 @@ def open_headers(options: ConverterOptions | None) -> HeaderConverter:
 
 
 def headers_from_column(column: Column, options: ConverterOptions | None = None) -> pa.ListArray:
-    """Return Kafka's headers (``HEADERS_TYPE``) of a headers file written with these options."""
+    """Return the headers (``HEADERS_TYPE``) of a headers file written with these options."""
     return open_headers(options).restore(column)
 
 
@@ -155,7 +155,10 @@ def _text_or_bytes(value: bytes | None) -> tuple[str | None, bytes | None]:
 
 
 def _documents(members: list[pa.Array], offsets: list[int]) -> list[bytes]:
-    """Return ``{"headers": [...]}`` for each record; ``bytes`` stands only where it is needed."""
+    """Return ``{"headers": [...]}`` for each record.
+
+    Only values that are not UTF-8 use ``bytes``.
+    """
     keys, texts, *more = (member.to_pylist() for member in members)
     headers = [{"key": key, "value": text} for key, text in zip(keys, texts, strict=True)]
     if more and members[2].null_count < len(members[2]):
@@ -172,7 +175,7 @@ def _lists(kind: pa.DataType, offsets: NDArray[np.int32], members: list[pa.Array
 
 
 def _iter_rows(column: Column) -> Iterator[list[Any]]:
-    """Yield the headers of each record, whatever the style of their column."""
+    """Yield the headers of each record, for columns of any style."""
     for value in column.array.to_pylist():
         row = orjson.loads(value or b"{}") if column.schema is None else value
         headers = row.get("headers") if isinstance(row, dict) else row

@@ -1,4 +1,4 @@
-"""JsonConverter: JSON texts, each alone or with its schema beside it."""
+"""JsonConverter: decode and encode JSON texts, with or without an embedded schema; pure."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ Faults = dict[int, RecordError]
 class JsonConverter:
     """Connect's JsonConverter. Schemaless values keep their bytes (see ``check_texts``).
 
-    With ``schemas_enable`` each value is ``{"schema": …, "payload": …}``, both ways; where the
-    schema is ``null`` the payload is schemaless. Without it, a value of no bytes, or of white space
-    alone, is null, as in Connect.
+    With ``schemas_enable``, each value is read and written as ``{"schema": …, "payload": …}``. If
+    the schema is ``null``, the payload is schemaless. Without ``schemas_enable``, an empty or blank
+    value is null, as in Connect.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class JsonConverter:
         self._schemas: dict[bytes, Schema | RecordError | None] = {}
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give one piece for each stretch of one schema, and one for each record at fault."""
+        """Yield a range for each run of one schema, and one for each record with an error."""
         checked = check_texts(values)
         blank = [
             row for row in checked.bad.tolist() if not checked.texts[row].as_py().strip(_SPACE)
@@ -75,7 +75,7 @@ class JsonConverter:
             yield from _cut(0, Column(None, _without(checked.texts, blank)), faults)
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return JSON texts that ``convert`` would give the column for. Null stays null."""
+        """Return JSON texts that ``convert`` decodes to the same column; nulls stay null."""
         texts = column.array
         if column.schema is not None:
             texts = json_texts(column.array, column.schema, self.decimal_format)
@@ -101,7 +101,7 @@ class JsonConverter:
     def _group(
         self, schemas: FieldSpans, payloads: FieldSpans, faults: Faults
     ) -> Iterator[tuple[int, int, Schema | None]]:
-        """Cut rows into stretches of one schema; those of a schema that is none are at fault."""
+        """Yield runs of one schema, and record an error for each row with an invalid schema."""
         starts = np.flatnonzero(find_changes(schemas)).tolist()
         current: Schema | None = None
         begun, known = 0, False
@@ -134,7 +134,7 @@ class JsonConverter:
 
 
 def _split_envelopes(checked: CheckedTexts, faults: Faults) -> tuple[FieldSpans, FieldSpans]:
-    """Return schemas and payloads, both missing where a row is null or at fault."""
+    """Return schemas and payloads; both are missing if a row is null or has an error."""
     documents = find_documents(checked.texts)
     documents.kinds[checked.bad] = FieldKind.MISSING
     schemas, payloads = split_objects(documents, ["schema", "payload"])
@@ -159,7 +159,7 @@ def _without(texts: pa.BinaryArray, rows: list[int]) -> pa.BinaryArray:
 
 
 def _cut(start: int, column: Column, faults: Mapping[int, RecordError]) -> Iterator[ConvertedRange]:
-    """Give a column that begins at row ``start`` without the rows at fault, and these."""
+    """Yield the column, which starts at row ``start``, split around the rows with errors."""
     stop, at = start + len(column), start
     rows = sorted(faults)
     for row in rows[bisect_left(rows, start) : bisect_left(rows, stop)]:

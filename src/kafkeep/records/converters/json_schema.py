@@ -1,4 +1,4 @@
-"""JsonSchemaConverter: JSON documents whose JSON Schema is in a registry."""
+"""JsonSchemaConverter: decode JSON documents whose JSON Schema is in a schema registry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Change = Callable[[Any], Any]
 
 
 class JsonSchemaConverter:
-    """Keys or values of one topic in Confluent's JSON Schema form."""
+    """Keys or values of one topic in Confluent's JSON Schema format."""
 
     def __init__(
         self, settings: JsonSchemaSettings, registry: Registry, subject: TopicSubject
@@ -42,14 +42,15 @@ class JsonSchemaConverter:
         self._decoders: dict[int, Decoder] = {}
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give a column for each stretch of one schema id; TransientError when nobody answers.
+        """Yield a column for each run of one schema id.
 
-        A schema that Connect cannot express gives JSON texts without a schema.
+        Raise TransientError if the registry is down. If Connect cannot express a schema, its values
+        are schemaless JSON texts.
         """
         return convert_framed(values, self._decoder, read_schema_id)
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Refuse: the document that was produced is not kept beside its values."""
+        """Raise RecordError, because the archive does not keep the original document."""
         raise RecordError(
             f"values of {self.subject.role}s cannot be produced in JSON Schema's form",
             hint="Restore with value.converter=org.apache.kafka.connect.json.JsonConverter, or "
@@ -79,18 +80,18 @@ class JsonSchemaConverter:
 
 
 class _Texts:
-    """Documents as they are."""
+    """Returns documents as JSON texts."""
 
     schema = None
 
     def decode(self, data: bytes) -> bytes:
         _check(data)
-        # Line breaks can only stand between tokens: inside of strings they must be escaped.
+        # JSON requires line breaks in strings to be escaped, so these are between tokens.
         return data.replace(b"\r", b"").replace(b"\n", b"").strip()
 
 
 class _Documents:
-    """Documents as values of one schema."""
+    """Returns documents as values of one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -108,7 +109,7 @@ def _load(data: bytes) -> Any:
 
 
 def _check(data: bytes) -> None:
-    """Raise RecordError unless this is one JSON document; its numbers may be of any size."""
+    """Raise RecordError unless this is one JSON document; numbers can have any size."""
     try:
         json.loads(data.decode(), parse_int=str, parse_float=str, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -121,7 +122,7 @@ def _refuse(word: str) -> None:
 
 @cache
 def to_column(schema: Schema) -> Change:
-    """Return what turns a parsed document into a value of a column; RecordError if it is none."""
+    """Return a function from a parsed document to a column value; it raises RecordError."""
     change = _union(schema) if schema.name == ONE_OF else _BY_KIND[schema.kind](schema)
 
     def checked(value: Any) -> Any:
@@ -188,7 +189,7 @@ def _bytes(schema: Schema) -> Change:
 
 
 def unscaled(number: Decimal, scale: int) -> bytes:
-    """Return a decimal as Connect keeps it; RecordError when the scale cuts digits off."""
+    """Return the bytes of a Connect Decimal; raise RecordError if the scale would lose digits."""
     whole = number.scaleb(scale)
     if whole != whole.to_integral_value():
         raise RecordError(f"{number} has more than {scale} digits behind the point")
@@ -241,7 +242,7 @@ def _struct(schema: Schema) -> Change:
 
 
 def _union(schema: Schema) -> Change:
-    """Take the first member that fits; of several objects, the one with most names in common."""
+    """Select the first member that fits; for objects, the one with the most names in common."""
     fields = [(field, to_column(field.schema)) for field in schema.fields]
 
     def likeness(value: Any, member: Schema) -> int:

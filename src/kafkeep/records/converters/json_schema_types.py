@@ -1,9 +1,9 @@
-"""JSON Schema read as a Connect schema, the way Confluent's JSON Schema converter does.
+"""Convert JSON Schema to Connect schemas, as Confluent's JSON Schema converter does; pure.
 
-Objects are structs (or maps, by ``connect.type``), fields in the order of ``connect.index``, a
-choice between null and one type is that type, optional, and other choices are structs with a
-member for each. What has no counterpart (an empty schema, a tuple, a type that contains itself)
-is ``NoSchema``: such values stay JSON texts.
+Objects become structs, or maps if ``connect.type`` requires it. Fields are sorted by
+``connect.index``. A choice between null and one type becomes that type, optional. Other choices
+become structs with one member for each alternative. Some schemas have no counterpart: an empty
+schema, a tuple, or a recursive type. They raise ``NoSchema``, and their values stay JSON texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOGICAL = (DECIMAL, TIMESTAMP, DATE, TIME)
 
 
 class NoSchema(Exception):
-    """There is no Connect schema for this JSON Schema."""
+    """Connect cannot express this JSON Schema."""
 
 
 def read_json_schema(
@@ -42,7 +42,7 @@ def read_json_schema(
     *,
     optional_for_nonrequired: bool = False,
 ) -> Schema:
-    """Return the Connect schema; NoSchema says why there is none."""
+    """Return the Connect schema; raise NoSchema with the reason if there is none."""
     try:
         root = orjson.loads(schema.text)
         others = {name: orjson.loads(one.text) for name, one in references.items()}
@@ -59,7 +59,10 @@ class _Reading:
         self.open: list[str] = []
 
     def convert(self, told: Any, *, optional: bool = False) -> Schema:
-        """Return the schema of one JSON Schema, optional if the place it stands in says so."""
+        """Return the Connect schema of a JSON Schema.
+
+        The context decides whether it is optional.
+        """
         if not isinstance(told, dict):
             raise NoSchema("a schema is true or false")
         if "$ref" in told:
@@ -167,7 +170,7 @@ class _Reading:
         return found
 
     def _inside(self, ref: str) -> _Reading:
-        """Return the reading of the document a reference is in."""
+        """Return the reader of the document that a reference points to."""
         name = ref.partition("#")[0]
         if not name:
             return self
@@ -201,7 +204,7 @@ def _is_null(told: Any) -> bool:
 
 
 def _ordered(properties: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return properties in the order of ``connect.index``; those without one as they stand."""
+    """Return properties sorted by ``connect.index``, or else by position."""
     placed = [
         (one.get("connect.index", i) if isinstance(one, dict) else i, i, name, one)
         for i, (name, one) in enumerate(properties.items())
@@ -221,7 +224,7 @@ def _enum(told: Mapping[str, Any]) -> Schema:
 
 
 def _described(schema: Schema, told: Mapping[str, Any], optional: bool) -> Schema:
-    """Add what stands beside a type: its title, version, description, parameters, default."""
+    """Add the title, version, description, parameters and default to a schema."""
     changes: dict[str, Any] = {"optional": optional}
     if told.get("title") and schema.name is None:
         changes["name"] = str(told["title"])

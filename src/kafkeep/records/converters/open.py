@@ -1,4 +1,4 @@
-"""The converter that a configuration names."""
+"""Open the converter that a configuration names."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NUMBERS = {
 def open_converter(
     role: Literal["key", "value"], options: ConverterOptions, topic: str | None = None
 ) -> Converter:
-    """Make the converter; call it in the task that uses it.
+    """Return the converter; call this in the task that uses it.
 
-    ``topic`` says which subject of a registry counts; it is needed to produce Avro values.
+    ``topic`` determines the registry subject. It is required to produce Avro values.
     """
     match options.kind:
         case ConverterClass.BYTES | ConverterClass.ALREADY_BYTES:
@@ -43,7 +43,7 @@ def open_converter(
         case ConverterClass.SINETSTREAM:
             return SinetStreamConverter()
         case ConverterClass.JSON:
-            # Imported when needed, like the others below: each brings libraries of its own.
+            # Each converter imports its own libraries, so it is imported only when it is used.
             from kafkeep.records.converters.json import JsonConverter  # noqa: PLC0415
 
             json = options.settings(JsonSettings)

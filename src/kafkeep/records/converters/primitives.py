@@ -1,6 +1,6 @@
-"""StringConverter, ByteArrayConverter, and LongConverter and its siblings.
+"""StringConverter, ByteArrayConverter, and the converters of numbers such as LongConverter; pure.
 
-Numbers are as Java writes them: big-endian and of fixed width.
+Numbers are big-endian and have a fixed width, as in Java.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FORMS = {
 
 
 class NumberConverter:
-    """Values of one width; a value of another width is an error."""
+    """Converts numbers of one width. A value of another width is an error."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -37,7 +37,7 @@ class NumberConverter:
         self.schema = Schema(kind=kind, optional=True)
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give one column for each stretch between values of another width."""
+        """Yield a column for each run of valid values, and an error for each invalid value."""
         rows = values.to_pylist()
         bad = [i for i, value in enumerate(rows) if not self._fits(value)]
         for before, after in pairwise([-1, *bad, len(rows)]):
@@ -48,7 +48,7 @@ class NumberConverter:
                 yield ConvertedRange(before + 1, after, Column(self.schema, array))
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return the numbers in Java's form; RecordError when the column has another type."""
+        """Return the numbers in Java's format; raise RecordError if the column has another type."""
         if column.schema is None or column.schema.kind is not self.kind:
             kind = "without a schema" if column.schema is None else column.schema.kind
             raise RecordError(f"a value {kind} is not of type {self.kind}")
@@ -85,39 +85,39 @@ class NumberConverter:
 
 
 class RawConverter:
-    """Bytes in, the same bytes out. Never fails."""
+    """Passes bytes through unchanged. Never fails."""
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give all values as one column of optional bytes, without a copy."""
+        """Yield all values as one column of optional bytes, without copying."""
         if len(values):
             yield ConvertedRange(0, len(values), Column(OPTIONAL_BYTES, values))
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return the bytes; of a column without a schema, its JSON texts."""
+        """Return the bytes, or the JSON texts of a schemaless column."""
         if column.schema is not None and column.schema.kind is not Kind.BYTES:
             raise RecordError(f"a value of type {column.schema.kind} is not bytes")
         return column.array
 
 
 _MARKS = {"utf-16": (BOM_UTF16_BE, BOM_UTF16_LE), "utf-32": (BOM_UTF32_BE, BOM_UTF32_LE)}
-"""Encodings whose order of bytes a mark tells; without one the high bytes come first."""
+"""Encodings with a byte order mark. Without a mark, they are big-endian."""
 
 
 class StringConverter:
-    """Texts of one encoding. Bytes that are no text become U+FFFD, as in Connect: never fails."""
+    """Texts in one encoding. Invalid bytes become U+FFFD, as in Connect. Decoding never fails."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give all values as one column of optional strings; valid UTF-8 is not copied."""
+        """Yield all values as one column of optional strings; valid UTF-8 is not copied."""
         if len(values):
             yield ConvertedRange(
                 0, len(values), Column(OPTIONAL_STRING, text_array(values, self.encoding))
             )
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return the encoded texts; numbers and booleans as Java prints them."""
+        """Return the encoded texts; numbers and booleans have Java's text form."""
         texts = _as_texts(column)
         if self.encoding == "utf-8":
             return texts.cast(pa.binary())
@@ -141,16 +141,16 @@ def text_array(values: pa.BinaryArray, encoding: str = "utf-8") -> pa.StringArra
 
 
 def decode_text(value: bytes, encoding: str = "utf-8") -> str:
-    """Decode as Java does: what is not text becomes U+FFFD."""
+    """Decode as Java does: invalid bytes become U+FFFD."""
     if encoding in _MARKS and not value.startswith(_MARKS[encoding]):
         encoding += "-be"
-    # Codecs other than UTF-8 may give lone surrogates, which no Arrow string can hold.
+    # Codecs other than UTF-8 can produce lone surrogates, which an Arrow string cannot hold.
     text = value.decode(encoding, "replace")
     return text if encoding == "utf-8" else text.encode("utf-8", "replace").decode()
 
 
 def encode_text(text: str, encoding: str = "utf-8") -> bytes:
-    """Encode as Java does: high bytes first; its UTF-16 begins with a mark, its UTF-32 does not."""
+    """Encode as Java does: big-endian, and with a byte order mark for UTF-16 but not for UTF-32."""
     if encoding not in _MARKS:
         return text.encode(encoding, "replace")
     mark = BOM_UTF16_BE if encoding == "utf-16" and text else b""
@@ -158,7 +158,7 @@ def encode_text(text: str, encoding: str = "utf-8") -> bytes:
 
 
 def _as_texts(column: Column) -> pa.StringArray:
-    """Return values as texts, as the toString of their Java classes."""
+    """Return values as texts in the form of Java's ``toString``."""
     if column.schema is None:
         return column.array.cast(pa.string())
     match column.schema.kind:

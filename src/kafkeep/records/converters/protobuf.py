@@ -1,6 +1,6 @@
-"""ProtobufConverter: messages whose Protobuf schema is in a registry.
+"""ProtobufConverter: decode messages whose Protobuf schema is in a schema registry.
 
-The text of a schema is compiled to message classes.
+``protoc`` compiles the text of each schema in a temporary directory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kafkeep.registry.client import Registry
 
 _MAIN = "registered.proto"
 
-# What every registry knows without being told; Google's other well-known types come with protoc.
+# Files that every registry provides. protoc provides Google's other well-known types.
 _KNOWN = {
     "confluent/meta.proto": """\
 syntax = "proto3";
@@ -74,7 +74,7 @@ message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32
 
 
 class ProtoFile:
-    """One compiled schema: its messages, by their place in the file."""
+    """A compiled schema. Its messages are found by their position in the file."""
 
     def __init__(
         self, schema: RegisteredSchema, references: Mapping[str, RegisteredSchema]
@@ -87,21 +87,21 @@ class ProtoFile:
         self._main = next(one for one in compiled.file if one.name == _MAIN)
 
     def message(self, path: tuple[int, ...]) -> Descriptor:
-        """Return a message by numbers: of one in the file, of one inside of that, and so on."""
+        """Return a message by index path: a message in the file, one nested in it, and so on."""
         names = [self._main.package] if self._main.package else []
         among = self._main.message_type
         for number in path:
             if number >= len(among):
                 raise RecordError(f"the schema has no message number {'.'.join(map(str, path))}")
             names.append(among[number].name)
-            # The entries of maps are messages to protoc, but nobody counts them.
+            # protoc lists map entries as nested messages, but index paths do not count them.
             inner = among[number].nested_type
             among = [one for one in inner if not one.options.map_entry]
         return self.pool.FindMessageTypeByName(".".join(names))
 
 
 def _compile(texts: Mapping[str, str]) -> descriptor_pb2.FileDescriptorSet:
-    """Run protoc in a folder of its own."""
+    """Run protoc in a temporary directory."""
     # Imported when first needed: most runs have no Protobuf, and this takes a while.
     from grpc_tools import protoc  # type: ignore[import-untyped]  # noqa: PLC0415
 
@@ -126,11 +126,11 @@ def _compile(texts: Mapping[str, str]) -> descriptor_pb2.FileDescriptorSet:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""A schema's id, and which of its messages it is."""
+"""The schema id, and the index path of the message in the schema."""
 
 
 class ProtobufConverter:
-    """Keys or values of one topic in Confluent's Protobuf form."""
+    """Keys or values of one topic in Confluent's Protobuf format."""
 
     def __init__(
         self, settings: ProtobufSettings, registry: Registry, subject: TopicSubject
@@ -142,14 +142,15 @@ class ProtobufConverter:
         self._decoders: dict[Key, Decoder] = {}
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give a column for each stretch of one message type; TransientError when nobody answers.
+        """Yield a column for each run of one message type.
 
-        Messages that contain themselves give JSON texts without a schema.
+        Raise TransientError if the registry is down. Recursive messages become schemaless JSON
+        texts.
         """
         return convert_framed(values, self._decoder, read_key)
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Refuse: the message type is not kept beside its values."""
+        """Raise RecordError, because the archive does not keep the message type."""
         raise RecordError(
             f"values of {self.subject.role}s cannot be produced in Protobuf's form",
             hint="Restore with value.converter=org.apache.kafka.connect.json.JsonConverter, or "
@@ -181,7 +182,7 @@ class ProtobufConverter:
 
 
 class _Parser:
-    """Messages of one type."""
+    """Parses messages of one type."""
 
     def __init__(self, message: Descriptor) -> None:
         self._class = message_factory.GetMessageClass(message)
@@ -195,7 +196,7 @@ class _Parser:
 
 
 class _Messages(_Parser):
-    """Messages as values of a schema."""
+    """Returns messages as values of a schema."""
 
     def __init__(self, message: Descriptor, schema: Schema, settings: ProtobufSettings) -> None:
         super().__init__(message)
@@ -207,7 +208,7 @@ class _Messages(_Parser):
 
 
 class _Texts(_Parser):
-    """Messages as JSON documents."""
+    """Returns messages as JSON documents."""
 
     schema = None
 
@@ -219,7 +220,7 @@ class _Texts(_Parser):
 
 
 def read_key(row: bytes) -> Key | None:
-    """Return what stands in front of a message: id and message numbers; None when it is cut."""
+    """Return the schema id and index path of a message, or None if they are truncated."""
     schema_id = read_schema_id(row)
     if schema_id is None:
         return None
@@ -228,10 +229,10 @@ def read_key(row: bytes) -> Key | None:
 
 
 def read_path(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Read which message it is; return that and where it begins, or nothing when it is cut."""
+    """Return the index path and the start of the message, or ``(), -1`` if truncated."""
     count, at = _read_varint(data, at)
     if count == 0:
-        return (0,), at  # short for the first message
+        return (0,), at  # 0 is short for the path of the first message
     path: list[int] = []
     for _ in range(count):
         number, at = _read_varint(data, at) if at >= 0 else (-1, -1)
@@ -242,7 +243,7 @@ def read_path(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a zigzag number; return it and the next position, which is -1 when not readable."""
+    """Return a zigzag number and the next position, or -1 for both if it is unreadable."""
     value = 0
     for i, byte in enumerate(data[at : at + 5]):
         value |= (byte & 0x7F) << (7 * i)

@@ -1,7 +1,7 @@
-"""Protobuf messages as Connect schemas and values, the way Confluent's Protobuf converter does.
+"""Convert Protobuf messages to Connect schemas and values, as Confluent's converter does; pure.
 
-By default every field is optional, enums are texts, a oneof is a struct with an optional member
-for each of its fields, and Google's timestamp, date and time of day have Connect's types.
+By default, every field is optional and enums are texts. A oneof is a struct with an optional member
+for each of its fields. Google's timestamp, date and time of day become Connect's types.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ DECIMAL_MESSAGE = "confluent.type.Decimal"
 
 
 class ContainsItself(Exception):
-    """A message has itself inside: no column can hold it."""
+    """The message is recursive, so no column can hold it."""
 
 
 def real_oneofs(message: Descriptor) -> list[OneofDescriptor]:
-    """Return the oneofs a text has; protoc makes one for each optional field of proto3 too."""
+    """Return the declared oneofs, without those that protoc adds for optional proto3 fields."""
     return [one for one in message.oneofs if not _is_synthetic(one)]
 
 
 def real_oneof(field: FieldDescriptor) -> OneofDescriptor | None:
-    """Return the oneof a field is a member of."""
+    """Return the declared oneof that a field belongs to, or None."""
     oneof = field.containing_oneof
     return None if oneof is None or _is_synthetic(oneof) else oneof
 
@@ -95,19 +95,19 @@ def _is_synthetic(oneof: OneofDescriptor) -> bool:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Tell whether a repeated field is a map."""
+    """Return whether a repeated field is a map."""
     message = field.message_type
     return message is not None and message.GetOptions().map_entry
 
 
 def union_name(oneof: OneofDescriptor, settings: ProtobufSettings) -> str:
-    """Return the name of the struct that holds a oneof."""
+    """Return the name of the struct that represents a oneof."""
     number = oneof.containing_type.oneofs.index(oneof)
     return f"{oneof.name}_{number}" if settings.index_for_unions else str(oneof.name)
 
 
 class ProtoReading:
-    """One message type on its way to Connect."""
+    """The state of converting one message type to a Connect schema."""
 
     def __init__(self, settings: ProtobufSettings) -> None:
         self.settings = settings
@@ -120,7 +120,7 @@ class ProtoReading:
         return self.struct(message)
 
     def struct(self, message: Descriptor) -> Schema:
-        """Return the struct of a message: its oneofs, then the fields that are in none."""
+        """Return the struct of a message: first its oneofs, then the fields outside of oneofs."""
         if message.full_name in self.open:
             raise ContainsItself(message.full_name)
         self.open.append(message.full_name)
@@ -191,7 +191,7 @@ class ProtoReading:
 
 
 def has_optional_keyword(field: FieldDescriptor) -> bool:
-    """Tell whether a field that is not there differs from one that has its default."""
+    """Return whether an absent field differs from a field with its default value."""
     if field.is_repeated or real_oneof(field) is not None:
         return False
     return bool(field.has_presence) and field.message_type is None
@@ -199,7 +199,7 @@ def has_optional_keyword(field: FieldDescriptor) -> bool:
 
 def field_meta(field: FieldDescriptor, name: str) -> str | None:
     """Return a parameter of Confluent's ``field_meta`` option."""
-    extension = field.file.pool.FindExtensionByName  # of the pool the schema was compiled into
+    extension = field.file.pool.FindExtensionByName  # of the pool that the schema was compiled into
     try:
         found = extension("confluent.field_meta")
     except KeyError:
@@ -216,7 +216,7 @@ def _with(schema: Schema, *parameters: tuple[str, str]) -> Schema:
 
 
 def _map_name(entry: str) -> str:
-    """Return the field's name that protoc made a map's entry of: AddressBookEntry, address_book."""
+    """Return the field name for a map entry: ``AddressBookEntry`` becomes ``address_book``."""
     space, dot, name = entry.rpartition(".")
     words = re.sub(r"(?<=.)([A-Z])", r"_\1", name.removesuffix("Entry")).lower()
     return f"{space}{dot}{words}"
@@ -227,7 +227,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def to_column(message: Descriptor, settings: ProtobufSettings) -> Change:
-    """Return what turns a whole message into a value as ``pa.array`` takes it."""
+    """Return a function from a whole message to a value that ``pa.array`` takes."""
     if settings.wrapper_for_raw and message.full_name in WRAPPERS:
         return _wrapped
     return _struct(message, settings)
@@ -256,7 +256,7 @@ def _union_steps(oneof: OneofDescriptor, settings: ProtobufSettings) -> list[tup
 
 
 def _member(field: FieldDescriptor, settings: ProtobufSettings) -> Change:
-    """Return what reads a field out of its message; None where it is not there."""
+    """Return a function that reads a field of a message; it returns None for an absent field."""
     name = field.name
     if is_map(field):
         return _map(field, settings)
@@ -275,7 +275,7 @@ def _present(name: str, change: Change) -> Change:
 def _map(field: FieldDescriptor, settings: ProtobufSettings) -> Change:
     name = field.name
     change = _single(field.message_type.fields_by_name["value"], settings)
-    # A protobuf map has no order of its own: the order of its keys is the same everywhere.
+    # Protobuf maps have no order. Sorting by key gives the same order everywhere.
     return lambda value: [(key, change(one)) for key, one in sorted(getattr(value, name).items())]
 
 
@@ -307,7 +307,7 @@ def _same(value: Any) -> Any:
 
 
 def _signed(value: int) -> int:
-    """Wrap an unsigned number as Java does, which has no other long."""
+    """Convert an unsigned 64-bit number to Java's signed long."""
     return value - 2**64 if value >= 2**63 else value
 
 

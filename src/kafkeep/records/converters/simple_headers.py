@@ -1,8 +1,8 @@
-"""The text that Connect's SimpleHeaderConverter makes of a header's bytes.
+"""The text that Connect's SimpleHeaderConverter makes of a header's bytes; pure.
 
-It guesses a type from the text (numbers, booleans, times, lists, maps), and the sink prints the
-value again as Java would: ``007`` becomes ``7``. This loses information; it is here for those who
-ask for it by name.
+It infers a type from the text: number, boolean, time, list or map. The sink then prints the value
+as Java does, so ``007`` becomes ``7``. This loses information, so it applies only if the
+configuration names this converter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMES = ("clock", "date", "stamp")
 
 @dataclass(frozen=True, slots=True)
 class HeaderValue:
-    """One value: ``kind`` is its type in Connect."""
+    """A value; ``kind`` is its Connect type."""
 
     kind: str
     value: Any = None
@@ -45,7 +45,7 @@ WORDS = {
 
 
 def parse_number(token: str) -> HeaderValue | None:
-    """Read a number into the smallest type that has it; fractions lose digits to a float."""
+    """Parse a number into the smallest type that fits; a fraction can lose digits in a float."""
     if not _NUMBER.fullmatch(token):
         return None
     number = Decimal(token)
@@ -65,7 +65,7 @@ def parse_number(token: str) -> HeaderValue | None:
 
 
 def parse_time(token: str) -> HeaderValue | None:
-    """Read a date, a time of day or both, by the length of the text; days roll over as in Java."""
+    """Parse a date, a time of day or both, by length; days overflow as in Java."""
     token = token.replace("\\:", ":")
     try:
         match len(token):
@@ -82,7 +82,7 @@ def parse_time(token: str) -> HeaderValue | None:
 
 
 def print_value(value: HeaderValue, *, inside: bool = False) -> str:  # noqa: PLR0911
-    """Print as Java does."""
+    """Return the value in Java's text form."""
     match value.kind:
         case "null":
             return "null"
@@ -107,7 +107,7 @@ def print_value(value: HeaderValue, *, inside: bool = False) -> str:  # noqa: PL
 
 
 def print_float(number: np.floating[Any]) -> str:
-    """Print a float as Java's toString: plain from 0.001 up to ten million, else with an E."""
+    """Return a float like Java's ``toString``: plain from 0.001 to ten million, else with an E."""
     if number == 0:
         return "-0.0" if np.signbit(number) else "0.0"
     if 1e-3 <= abs(number) < 1e7:
@@ -117,7 +117,7 @@ def print_float(number: np.floating[Any]) -> str:
 
 
 def common_kind(kinds: list[str]) -> str | None:
-    """Return the type that takes items of all these; None when nothing does, or all are null."""
+    """Return the type that fits all items, or None if there is none or all are null."""
     found = set(kinds) - {"null"}
     if len(found) == 1:
         return found.pop()
@@ -129,7 +129,7 @@ def common_kind(kinds: list[str]) -> str | None:
 
 
 def align(value: HeaderValue, kind: str | None) -> HeaderValue:
-    """Turn an item of a list into the type that all of them have; ValueError when it cannot be."""
+    """Convert a list item to the common type; raise ValueError if that is not possible."""
     if kind is None or value.kind in (kind, "null"):
         return value
     if kind in TIMES:
@@ -175,22 +175,22 @@ _BREAKS = re.compile(r'[:,{}\[\]"]')
 
 
 class _NotAValue(Exception):
-    """What looked like a list or a map is none."""
+    """The text starts like a list or a map but is neither."""
 
 
 def simple_text(text: str) -> str | None:
-    """Return what is printed for a header's text; None for ``null``. Never fails."""
+    """Return the printed text for a header's text, or None for ``null``. Never fails."""
     if not text:
         return text
     try:
         value = _Reader(text).read(inside=False)
         return None if value.kind == "null" else print_value(value)
-    except (OverflowError, RecursionError):  # a year 100000, a thousand lists in each other
+    except (OverflowError, RecursionError):  # a year 100000, or a thousand nested lists
         return text
 
 
 def _tokens(text: str, at: int) -> Iterator[tuple[int, str]]:
-    """Yield where each token ends and what it is: a delimiter that no backslash hides, or a run."""
+    """Yield the end and text of each token: an unescaped delimiter, or the text between two."""
     escaped, start = False, at
     while at < len(text):
         char = text[at]
@@ -210,32 +210,32 @@ def _tokens(text: str, at: int) -> Iterator[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Reader:
-    """A text being read, token by token."""
+    """Reads a text token by token."""
 
     text: str
     at: int = 0
 
     def next(self) -> str:
-        """Take one token, blank ones too; empty at the end."""
+        """Return the next token, including blank ones, or an empty text at the end."""
         end, token = next(_tokens(self.text, self.at), (self.at, ""))
         self.at = end
         return token
 
     def take(self, wanted: str) -> bool:
-        """Take a token if it is this one, with any blanks around it."""
+        """Consume a token if it equals ``wanted``, ignoring blanks around it."""
         token = self.next()
         while token and not _trim(token) and self.more():
             token = self.next()
         if _trim(token) == wanted:
             return True
-        self.at -= len(token)  # blanks in front stay taken, as in the original
+        self.at -= len(token)  # leading blanks stay consumed, as in Connect
         return False
 
     def more(self) -> bool:
         return self.at < len(self.text)
 
     def read(self, *, inside: bool) -> HeaderValue:
-        """Read one value; a text on its own can always be read, one in a list may not."""
+        """Read one value; reading can fail inside a list, but not at the top level."""
         if inside and self.take('"'):
             return self._quoted()
         for word, value in WORDS.items():
@@ -284,7 +284,7 @@ class _Reader:
         return HeaderValue("text", self.text)
 
     def _time(self, token: str) -> HeaderValue | None:
-        """Read a time of day or a date; a colon ends a token, so four more may belong to it."""
+        """Read a time of day or a date; colons split tokens, so it can include four more."""
         start = self.at
         rest = [self.next() for _ in range(4)]
         if rest[-1]:
@@ -326,7 +326,7 @@ class _Reader:
 
 
 def _aligned(items: list[HeaderValue]) -> tuple[HeaderValue, ...]:
-    """Give all items the type they have in common."""
+    """Convert all items to their common type."""
     kind = common_kind([item.kind for item in items])
     try:
         return tuple(align(item, kind) for item in items)
@@ -335,5 +335,5 @@ def _aligned(items: list[HeaderValue]) -> tuple[HeaderValue, ...]:
 
 
 def _trim(token: str) -> str:
-    """Strip as Java's trim does: everything up to a space."""
+    """Strip like Java's ``trim``: all characters up to and including the space."""
     return token.strip("".join(chr(code) for code in range(33)))

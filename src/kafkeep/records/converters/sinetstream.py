@@ -1,8 +1,8 @@
-"""SinetStreamConverter: the envelope of SINETStream's messages.
+"""SinetStreamConverter: read and write the envelope of SINETStream messages; pure.
 
-An envelope is an Avro object with a header: two marker bytes, the schema's fingerprint, then the
-time the message was sent in microseconds and its payload. From version 3 of the message format six
-more bytes stand in front, which name the version and the key of encrypted messages.
+An envelope is an Avro object with a header: two marker bytes and the schema's fingerprint. The time
+the message was sent, in microseconds, and the payload follow. Since version 3 of the message
+format, six more bytes come first. They identify the version and the key of encrypted messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MESSAGE = Schema(
         Field("msg", Schema(kind=Kind.BYTES)),
     ),
 )
-"""``tstamp`` is in microseconds; null when the message came in no envelope."""
+"""``tstamp`` is in microseconds, or null if the message has no envelope."""
 
 _MARKER = bytes.fromhex("c3011f9c0c91eb33664f")
 _NEWER = b"\xdf\x03"
@@ -37,17 +37,17 @@ _NEWER_BYTES = 6
 
 
 class SinetStreamConverter:
-    """Envelopes become structs; so do messages in none, with no time. Never fails."""
+    """Converts envelopes to structs. Messages without an envelope have no time. Never fails."""
 
     def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
-        """Give all messages as one column; ``fill_times`` adds the times that are missing."""
+        """Yield all messages as one column; ``fill_times`` adds the missing times."""
         if len(values):
             found = [None if value is None else _opened(value) for value in values.to_pylist()]
             column = Column(MESSAGE, pa.array(found, arrow_type(MESSAGE)))
             yield ConvertedRange(0, len(values), column)
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return an envelope for each struct with a time, and the payload of those without."""
+        """Return an envelope for each struct with a time, and the bare payload of the others."""
         if column.schema is not None and column.schema.kind is Kind.BYTES:
             return column.array
         if column.schema is None or {f.name for f in column.schema.fields} != {"tstamp", "msg"}:
@@ -57,7 +57,7 @@ class SinetStreamConverter:
 
 
 def fill_times(rows: Rows) -> Rows:
-    """Give messages that came in no envelope the time Kafka has for them."""
+    """Set the Kafka timestamp as the time of messages without an envelope."""
     column = rows.value
     if column.schema != MESSAGE or not column.array.field("tstamp").null_count:
         return rows
@@ -70,7 +70,7 @@ def fill_times(rows: Rows) -> Rows:
 
 
 def open_envelope(value: bytes) -> tuple[int, bytes] | None:
-    """Return time (µs) and payload of a message, or None when it is in no envelope."""
+    """Return the time (µs) and payload of a message, or None if it has no envelope."""
     if value.startswith(_NEWER) and value[_NEWER_BYTES:].startswith(_MARKER):
         value = value[_NEWER_BYTES:]
     if not value.startswith(_MARKER):
