@@ -1,11 +1,11 @@
 """Group scanned objects into files (values with keys and headers), and files into windows. Pure.
 
-A name tells an object's first offset, a count its rows; nothing tells where it ends. Objects of a
-partition are ordered by their first offsets. One whose rows fill all offsets up to the next object
-is a window of its own, and the offset of each row is known. Where rows are fewer, some offset is a
-hole, and it is unknown which; the same holds for the last object. Objects that must overlap
-(several directories were written at once) form one window: the order inside of each is known, the
-order between them is not.
+The name has an object's first offset, and the scan gives its row count. The end offset is unknown.
+Objects of a partition are ordered by first offset. If the rows of an object fill all offsets up to
+the next object, the object is one window and the offset of each row is known. If there are fewer
+rows, some offsets are holes, and it is unknown which. The same holds for the last object. Objects
+that must overlap, because several directories were written at once, form one window. The order of
+rows is known inside each object of the window, but not between objects.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from kafkeep.options.unlogged import UnloggedOptions
 
 @dataclass(frozen=True, slots=True)
 class UnloggedFile:
-    """The objects that hold the same records."""
+    """The objects that hold parts of the same records."""
 
     main: Scanned
-    """Values, or the keys of tombstones."""
+    """The object of values, or of the keys of tombstones."""
     keys: Scanned | None = None
     headers: Scanned | None = None
 
     @property
     def start(self) -> int:
-        """The offset in its name."""
+        """The offset in the object's name."""
         return self.main.name.start
 
     @property
     def end(self) -> int:
-        """Its records end here, or later where offsets are missing."""
+        """The lowest possible end offset. It is higher if offsets are missing."""
         return self.start + self.main.records
 
     @property
     def objects(self) -> tuple[Scanned, ...]:
-        """All of them."""
+        """All objects of the file."""
         return tuple(one for one in (self.main, self.keys, self.headers) if one is not None)
 
 
 @dataclass(slots=True)
 class Grouped:
-    """What became of the objects."""
+    """The entries of the usable objects, and the objects with problems."""
 
     entries: list[Entry] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """Objects that cannot be used, and why; the rest of their file is left out with them."""
+    """Unusable objects, each with the reason. The whole file of such an object is left out."""
     repeats: list[str] = field(default_factory=list)
-    """Objects that begin before the one before them in the same folder ends."""
+    """Objects that begin before the end of the previous object in the same folder."""
 
 
 def group(scanned: Iterable[Scanned], options: UnloggedOptions) -> Grouped:
-    """Put objects together by topic and partition."""
+    """Group objects by topic and partition into windows, and return their entries."""
     found = Grouped()
     ordered = sorted(scanned, key=lambda one: one.name)
     for _, members in groupby(ordered, key=lambda one: (one.name.topic, one.name.partition)):
@@ -73,7 +73,7 @@ def group(scanned: Iterable[Scanned], options: UnloggedOptions) -> Grouped:
 
 
 def expects(names: Iterable[UnloggedName], options: UnloggedOptions) -> dict[str, bool]:
-    """Tell whether keys and headers must lie beside values: as told, or as it is with others."""
+    """Return whether values need keys and headers, by the options or by the other objects."""
     views = {name.view for name in names if not name.tombstones}
     told = options.texts
     return {
@@ -102,7 +102,7 @@ def _join(
 
 
 def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, str] | None:
-    """Return the object for which a file cannot be used, and why."""
+    """Return the object that makes a file unusable, and the reason; None for a usable file."""
     for one in members:
         if one.problem:
             return one.name.key, one.problem
@@ -126,13 +126,16 @@ def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, 
 
 
 def _may_be_single(one: Scanned, members: Sequence[Scanned]) -> bool:
-    """Whether what lies beside says that there is one record: bytes may hold the separator."""
+    """Return whether keys or headers show that a bytes object holds one record.
+
+    Its value may contain the separator, so its own row count may be wrong.
+    """
     others = [o.records for o in members if o.name.format is not FormatKind.BYTES]
     return one.name.format is FormatKind.BYTES and others[:1] == [1]
 
 
 def _each_once(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[UnloggedFile]:
-    """Refuse two files that begin at one offset: they cannot both be right."""
+    """Leave out files that begin at the same offset, because they contradict each other."""
     for _, members in groupby(files, key=lambda file: file.start):
         first, *others = members
         if others:
@@ -147,7 +150,7 @@ def _each_once(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[Unlogg
 def _told_apart(
     files: Sequence[UnloggedFile], most: int | None, found: Grouped
 ) -> Iterator[UnloggedFile]:
-    """Leave out bytes objects with more rows than they can have: records hold the separator."""
+    """Leave out bytes objects with too many rows, whose values contain the separator."""
     ends: dict[str, int] = {}
     kept = []
     for file in reversed(files):
@@ -170,10 +173,10 @@ def _told_apart(
 
 
 def _corrected(files: list[UnloggedFile]) -> list[UnloggedFile]:
-    """Correct the rows of bytes objects that are known to hold one record.
+    """Correct the row count of bytes objects that are known to hold one record.
 
-    Where offsets in names go up by one all along, each object has one; so it is where keys or
-    headers beside it say so. Empty objects are left out.
+    Each object holds one record if the offsets in all names ascend by one. An object also holds one
+    record if its keys or headers have one row. Empty objects are left out.
     """
     steps = {after.start - before.start for before, after in pairwise(files)}
     made = []
@@ -194,27 +197,27 @@ def _single(file: UnloggedFile) -> UnloggedFile:
 
 @dataclass(slots=True)
 class _Window:
-    """Files that may hold each other's offsets, in the making."""
+    """Collects the files of one window, whose offsets may overlap."""
 
     start: int
     reach: int
-    """The first offset that none of them needs."""
+    """The first offset that no file of the window needs."""
     files: list[UnloggedFile] = field(default_factory=list)
     covered: dict[str, int] = field(default_factory=dict)
-    """How far files go, by folder: inside of one they follow each other."""
+    """Folder → end offset. The files of one folder follow each other."""
 
     @property
     def least_end(self) -> int:
-        """Where the last window of a partition ends at least.
+        """The minimum end offset of the last window of a partition.
 
-        One more than its rows, so that nobody takes offsets for known that are not: there may be
-        holes, and no next object tells.
+        It is one more than the rows need. Otherwise readers would take the offsets as known, but
+        there may be holes that no next object reveals.
         """
         one = len(self.files) == 1 and self.files[0].main.records == 1
         return self.reach if one else self.reach + 1
 
     def add(self, file: UnloggedFile) -> bool:
-        """Take a file in; tell whether rows of it must be in the one before it, too."""
+        """Add a file. Return whether it overlaps the previous file of its folder."""
         folder = file.main.name.folder
         again = min(max(0, self.covered.get(folder, 0) - file.start), file.main.records)
         self.reach += file.main.records - again

@@ -1,13 +1,13 @@
-"""List the objects of a bucket that has no log, by their names. On the driver.
+"""List the objects of an unlogged bucket, and parse their names. Runs on the driver.
 
-Names are those of Confluent's sink,
+By default names are those of Confluent's sink,
 ``<topics.dir>/<topic>/<directories>/<topic>+<partition>+<offset>[.keys|.headers]<extension>``, with
-other delimiters if the sink was configured so. The offset is that of the object's first record.
-Where it has more digits than names are padded to, names no longer sort like offsets.
+the configured delimiters. The offset is that of the object's first record. An offset with more
+digits than the padding makes names sort differently from offsets.
 
-Or names are any, if the source runs in mode GENERIC. There a list of regular expressions gives each
-object its topic; its name tells neither partition nor offset. So the objects of a topic form one
-partition, in the order of their folders and names, and get offsets once their records are counted.
+In mode GENERIC names may be arbitrary. A list of regular expressions gives each object its topic,
+but the name has neither partition nor offset. The objects of a topic therefore form one partition,
+in the order of their folders and names. They get offsets after their records are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
 
 NO_OFFSET = -1
-"""The start of an object whose name has no offset, until its records are counted."""
+"""The start offset of an object without an offset in its name, until records are counted."""
 _VIEWS = ("keys", "headers")
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249}?)"
 MOST_ODD = 1000
@@ -44,11 +44,11 @@ class Listing:
 
     objects: list[Listed] = field(default_factory=list)
     odd: list[tuple[str, str]] = field(default_factory=list)
-    """Keys that do not fit, and why; the first thousand."""
+    """The first thousand keys that do not match, each with the reason."""
     odd_count: int = 0
     odd_bytes: int = 0
     others: set[str] = field(default_factory=set)
-    """Topics of objects that were not wanted."""
+    """The topics of objects that ``wanted`` rejected."""
 
     @property
     def topics(self) -> set[str]:
@@ -56,7 +56,7 @@ class Listing:
         return {one.name.topic for one in self.objects}
 
     def add_odd(self, key: str, why: str, size_bytes: int = 0) -> None:
-        """Count an object that does not fit, and keep its name while there is room."""
+        """Count an object whose key does not match, and keep its key up to a limit."""
         self.odd_count += 1
         self.odd_bytes += size_bytes
         if len(self.odd) < MOST_ODD:
@@ -68,7 +68,7 @@ def list_unlogged(
     options: UnloggedOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
 ) -> Listing:
-    """List what lies under ``topics.dir``, of the topics that are wanted."""
+    """List the objects of the wanted topics under ``topics.dir``."""
     found = Listing()
     names = Names(options)
     for key, size in _iter_keys(store, names.prefix):
@@ -87,46 +87,52 @@ def list_unlogged(
 
 def _iter_keys(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
     for info in store.list(prefix):
-        if not (info.key.endswith("/") and not info.size_bytes):  # folders some tools make
+        if not (info.key.endswith("/") and not info.size_bytes):  # folder markers of other tools
             yield info.key, info.size_bytes
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnloggedName:
-    """A parsed object name; names sort by topic, partition and offset."""
+    """A parsed object name. Names sort by topic, partition and offset."""
 
     topic: str
     partition: int
     start: int
     folder: str
-    """All of the key before the file's name, with the delimiter."""
+    """The part of the key before the file name, including the delimiter."""
     key: str
     view: str
-    """``value``, ``keys`` or ``headers``; keys of tombstones are ``keys``."""
+    """``value``, ``keys`` or ``headers``. Keys of tombstones are ``keys``."""
     format: FormatKind
     compression: Compression
     tombstones: bool
-    """Whether it lies in the folder of tombstones."""
+    """Whether the object is in the folder of tombstones."""
 
     @property
     def stem(self) -> tuple[str, str, int, int]:
-        """The same for the objects of one file; without an offset each is a file of its own."""
+        """The identity of a file: equal for its values, keys and headers.
+
+        Each object without an offset in its name is a separate file.
+        """
         place = self.key if self.start == NO_OFFSET else self.folder
         return place, self.topic, self.partition, self.start
 
 
 class Names:
-    """Parses names as the options define them: of a sink, or by ``topic.regex.list``."""
+    """Parses names by the options: names of a sink, or names for ``topic.regex.list``."""
 
     def __init__(self, options: UnloggedOptions) -> None:
         naming = options.naming
         self.prefix = naming.topics_dir + naming.directory_delim if naming.topics_dir else ""
-        """Where all of them begin."""
+        """The common prefix of all keys."""
         kind = _SinkNames if options.generic is None else _GenericNames
         self._names = kind(options, len(self.prefix))
 
     def parse(self, key: str) -> UnloggedName | str | None:
-        """Return what a key tells, why it is no such name, or None for what is kafkeep's own."""
+        """Return the parsed name, or a reason when the key does not match.
+
+        Return None for kafkeep's own objects.
+        """
         if key.startswith(ROOT):
             return None
         if not key.startswith(self.prefix):
@@ -171,7 +177,7 @@ class _SinkNames:
 
 
 class _GenericNames:
-    """Takes names as ``topic.regex.list`` tells: the first expression that fits a whole key."""
+    """Parses names by ``topic.regex.list``. The first expression that matches the key applies."""
 
     def __init__(self, options: UnloggedOptions, _start: int) -> None:
         self._topics = options.generic or ()

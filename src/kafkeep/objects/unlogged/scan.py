@@ -1,11 +1,12 @@
-"""Read the objects of a bucket without a log once: count their rows and take their SHA-256.
+"""Scan the objects of an unlogged bucket: count their rows and compute their SHA-256.
 
-No name tells where an object ends. The digest ensures that a later restore, perhaps after a crash,
-reads the same bytes that were counted. On the driver, several at a time.
+Names do not contain the end offset of an object, so its rows must be counted. The SHA-256 ensures
+that a later restore, for example after a crash, reads the bytes that were counted. Scans run on the
+driver, several at a time.
 
-The list of objects of a restore is stored before its first record is written. Objects that appear
-later do not change a restore that has begun. It lies under
-``_kafkeep/restores/<id>-objects/<number>.json.zst``, created once each.
+A restore stores its list of objects, the index, before it writes the first record. Objects that
+appear later do not change a restore that has begun. Indexes are stored as
+``_kafkeep/restores/<id>-objects/<number>.json.zst``. Each is created once.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """An object and what was found in it; ``problem`` says why it cannot be read."""
+    """An object and its row count. ``problem`` states why it cannot be read."""
 
     name: UnloggedName
     size_bytes: int
@@ -72,9 +73,9 @@ def scan(
     checks_rows: bool = False,
     threads: int = THREADS,
 ) -> Iterator[Scanned]:
-    """Read objects and count their rows; in the order given.
+    """Read objects and count their rows. Yield the results in the given order.
 
-    JSON lines are parsed only when rows are to be checked: to count them it is not needed.
+    JSON lines are parsed only with ``checks_rows``. Counting does not need it.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="scan") as pool:
         yield from pool.map(partial(scan_one, store, options, checks_rows=checks_rows), objects)
@@ -83,7 +84,7 @@ def scan(
 def scan_one(
     store: ObjectStore, options: UnloggedOptions, listed: Listed, *, checks_rows: bool = False
 ) -> Scanned:
-    """Read one object whole; what cannot be read is read again, as an answer may be damaged."""
+    """Read one whole object. Read it again after an error, because a response may be damaged."""
     readings = RepeatedReads(listed.name.key, WHOLE_OBJECT_READS)
     while True:
         digest = hashlib.sha256()
@@ -103,7 +104,7 @@ def _read(
     digest: hashlib._Hash,
     checks_rows: bool,
 ) -> int:
-    """Return how many rows an object has; ``digest`` takes its bytes."""
+    """Return the number of rows of an object, and add its bytes to ``digest``."""
     name, size = listed.name, listed.size_bytes
     with _spool(size) as spool:
         for start in range(0, size, PIECE_BYTES):
@@ -117,10 +118,11 @@ def _read(
 
 
 def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[Scanned]:
-    """Give objects without an offset one, in the order given; ``after`` is where topics continue.
+    """Assign offsets to objects without one, in the given order.
 
-    An object without records takes offsets, too, so that no two begin at the same one. It takes
-    more than one, or all objects could seem to have one record each.
+    ``after`` is the next offset of each topic. An object without records takes offsets too, so that
+    no two objects begin at the same offset. It takes more than one offset. Otherwise every object
+    could seem to hold one record.
     """
     nexts = dict(after)
     for one in scanned:
@@ -134,7 +136,7 @@ def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[S
 
 
 def read_options(name: UnloggedName, options: UnloggedOptions) -> FormatOptions:
-    """Return what the format of an object must be told."""
+    """Return the format options for reading an object."""
     whole = name.format in (FormatKind.JSON, FormatKind.BYTES)
     told = options.format
     return FormatOptions(
@@ -171,19 +173,22 @@ VERSION = 1
 FOLDER = f"{ROOT}restores"
 _OLDER_FIELDS = ("version", "number", "objects", "odd", "odd_count", "partitions")
 _SMALL_BYTES, _MOST_TIMES = 16 << 20, 200
-"""An index unpacks to that size, or to so many times its own: names and digests pack no better."""
+"""The limits of a decompressed index: a size, or a multiple of its compressed size.
+
+Names and digests do not compress better than that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Objects as they were found; ``odd`` names did not fit."""
+    """The scanned objects. ``odd`` lists the keys that do not match."""
 
     number: int
     objects: tuple[Scanned, ...]
     odd: tuple[tuple[str, str], ...] = ()
     odd_count: int = 0
     partitions: dict[str, int] = field(default_factory=dict)
-    """How many partitions topics have at least, where more is known than names tell."""
+    """Topic → minimum number of partitions, if it is larger than the object names imply."""
 
 
 def indexes_of(store: ObjectStore, id: str) -> DocumentSequence:
@@ -203,7 +208,7 @@ def next_number(store: ObjectStore, id: str) -> int:
 
 
 def save_index(store: ObjectStore, id: str, index: Index) -> None:
-    """Write an index down; nothing when it is there already, which only the same run can do."""
+    """Store an index. Do nothing if it exists, because only the same run can have created it."""
     document = {
         "version": VERSION,
         "number": index.number,
@@ -219,7 +224,7 @@ def save_index(store: ObjectStore, id: str, index: Index) -> None:
 
 
 def load_index(store: ObjectStore, id: str, number: int) -> Index:
-    """Read an index; DamagedError when it is none."""
+    """Load an index. Raise DamagedError when the document is not a valid index."""
     indexes = indexes_of(store, id)
     key = indexes.key(number)
     try:
@@ -272,16 +277,16 @@ def _scanned(row: Sequence[Any]) -> Scanned:
 
 
 SHOWN = 5
-"""So many keys that do not fit are named."""
+"""The number of non-matching keys to show in messages."""
 
 
 def without_log(
     store: ObjectStore, name: str | None, told: UnloggedOptions | None
 ) -> UnloggedOptions | None:
-    """Return how objects are read that no log names; None where there is a log, or one is meant.
+    """Return the options for unlogged objects, or None to read a log.
 
-    ``name`` is the log that was asked for, ``told`` what was said about objects: said in vain, it
-    is refused.
+    ``name`` is the log that the user asked for. ``told`` are the options for unlogged objects that
+    the user gave. They are an error if there is a log to read.
     """
     if name is None and not list_logs(store):
         return told or UnloggedOptions()
@@ -298,9 +303,9 @@ def list_objects(
     options: UnloggedOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
 ) -> Listing:
-    """List the objects of the topics that are wanted; NoSuchArchiveError when there is none.
+    """List the objects of the wanted topics. Raise NoSuchArchiveError when there are no objects.
 
-    UsageError when there are of other topics alone.
+    Raise UsageError when all objects belong to other topics.
     """
     listing = list_unlogged(store, options, wanted)
     if not listing.objects and listing.others:
@@ -325,7 +330,7 @@ def find_objects(
     *,
     number: int = 0,
 ) -> Index:
-    """List and read the objects of the topics that are wanted."""
+    """List and scan the objects of the wanted topics."""
     listing = list_objects(store, options, wanted)
     objects = tuple(scan(store, listing.objects, options))
     return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)
