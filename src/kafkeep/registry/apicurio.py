@@ -1,8 +1,8 @@
-"""Apicurio Registry's import: the only way to keep schema ids there.
+"""The import of Apicurio Registry, which is the only way to keep schema ids there.
 
-The API accepts a zip like those of its own export: for each schema its text and a description, then
-the versions that have it. It reports success even when it left schemas out, so callers must read
-the registry afterwards.
+The API accepts a zip in the format of its export: the text and a description of each schema, then
+the versions that have it. It reports success even if it skips schemas, so callers must read the
+registry afterwards. ``import_zip`` is pure. The other functions send requests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kafkeep.archive.schemas import RegisteredSchema, SchemaSet, SchemaVersion
 from kafkeep.registry.client import Registry
 
 BELOW = "/apis/"
-"""Where the paths of all its APIs begin, including Confluent's."""
+"""The start of the path of every Apicurio API, including the one compatible with Confluent's."""
 _INFO = "/apis/registry/v2/system/info"
 _IMPORT = "/apis/registry/v2/admin/import"
 
 
 def is_apicurio(registry: Registry) -> bool:
-    """Return whether a registry is Apicurio's, with the API of its version 2."""
+    """Return whether a registry is Apicurio and has version 2 of its API."""
     if BELOW not in registry.address:
         return False
     answer = registry.ask_beside(_INFO, below=BELOW)
@@ -41,7 +41,7 @@ def import_versions(
 ) -> None:
     """Import some versions of ``found``, in this order, with their ids.
 
-    ``newest`` says which version of each subject will be its last.
+    ``newest`` is the last version of each subject after the import.
     """
     headers = {
         "Content-Type": "application/zip",
@@ -60,7 +60,7 @@ def import_zip(
 ) -> bytes:
     """Return the zip for the import. Pure.
 
-    A schema must follow those that it refers to, because Apicurio hashes schemas while reading.
+    Each schema must follow its references, because Apicurio hashes schemas as it reads the zip.
     """
     out = io.BytesIO()
     written: set[int] = set()
@@ -92,7 +92,7 @@ def _content(id: int, schema: RegisteredSchema) -> dict[str, Any]:
 
 
 def _serialized(schema: RegisteredSchema) -> str | None:
-    """Return references as Apicurio writes them; the hash of a schema covers these bytes."""
+    """Return references as Apicurio writes them. The hash of a schema covers these bytes."""
     if not schema.references:
         return None
     rows: Iterable[Mapping[str, Any]] = [

@@ -1,4 +1,4 @@
-"""A client for schema registries with Confluent's API, such as Apicurio's compatible one."""
+"""An HTTP client for schema registries with Confluent's API, which Apicurio offers too."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kafkeep.retry import REGISTRY
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _IMPORT_TIMEOUT_S = 300.0
 CONNECTIONS = 8
-"""At most so many threads should send requests at once."""
+"""The number of threads that may send requests at once."""
 
 
 class Registry:
-    """One registry, at one of several addresses. Schemas are cached.
+    """A client of one registry, which may have several addresses. Caches schemas.
 
-    A schema never changes under its id, so the cache never expires; ``cache_size`` bounds it. Use
-    one client per process: connections do not survive a fork.
+    The schema of an id never changes, so the cache does not expire. ``cache_size`` limits it. Use
+    one client per process, because connections do not survive a fork.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Registry:
         self._named: dict[tuple[str, int], RegisteredSchema] = {}
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema of an id; RecordError when the registry has none."""
+        """Return the schema of an id. Raise RecordError when the registry has none."""
         if schema_id not in self._schemas:
             answer = self._get(f"/schemas/ids/{schema_id}")
             if answer is None:
@@ -73,7 +73,7 @@ class Registry:
         return self._schemas[schema_id]
 
     def references(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
-        """Return all schemas that a schema refers to, directly or not, by the names in its text."""
+        """Return the direct and indirect references of a schema, by the names in its text."""
         found: dict[str, RegisteredSchema] = {}
         waiting = list(schema.references)
         while waiting:
@@ -84,7 +84,7 @@ class Registry:
         return found
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return one version of a subject; RecordError when there is none."""
+        """Return one version of a subject. Raise RecordError when it does not exist."""
         if (subject, version) not in self._named:
             answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             if answer is None:
@@ -110,7 +110,7 @@ class Registry:
         return None if answer is None else int(answer["id"])
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Register a schema under a subject and return its id; an equal schema keeps its id."""
+        """Register a schema under a subject and return its id. An equal schema keeps its id."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         answer = self._ask("POST", path, schema.to_json())
         if answer is None:
@@ -128,28 +128,28 @@ class Registry:
         return self._urls[0]
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request, bypassing the cache; return None for "not found".
+        """Send a request without the cache, and return the response. Return None for 404.
 
-        RecordError when the registry refuses it, TransientError when it does not answer.
+        Raise RecordError when the registry refuses it, TransientError when it does not respond.
         """
         return self._ask(method, path, body)
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str], *, below: str) -> None:
-        """Send bytes to another API of the same server, and wait up to some minutes.
+        """Send bytes to another API of the same server, with a timeout of some minutes.
 
-        ``below`` is where the paths of both APIs begin in the address of the registry.
+        ``below`` is the start of the path that both APIs share.
         """
         self._send("POST", path, body, headers, below, timeout_s=_IMPORT_TIMEOUT_S)
 
     def ask_beside(self, path: str, *, below: str) -> Any:
-        """Send a GET to another API of the same server; see ``send``."""
+        """Send a GET request to another API of the same server. See ``send``."""
         return self._send("GET", path, None, {}, below)
 
     def _get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """Send a request until there is an answer; return None for "not found"."""
+        """Send a request, with retries, and return the response. Return None for 404."""
         data = None if body is None else orjson.dumps(body)
         return self._send(method, path, data, {} if data is None else {"Content-Type": _CONTENT})
 
@@ -182,7 +182,7 @@ class Registry:
         raise TransientError(f"the schema registry at {', '.join(self._urls)} fails: {why}")
 
     def _attempts(self) -> Iterator[str]:
-        """Yield addresses to try: each of them once, then again with growing waits in between."""
+        """Yield each address once, and then again with growing delays."""
         yield from self._urls
         for attempt in range(len(self._urls), REGISTRY.attempts or 0):
             time.sleep(REGISTRY.wait_s(1 + attempt - len(self._urls)))
@@ -212,7 +212,7 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the message of a registry's error; empty for the answer of another server."""
+    """Return the message of a registry's error, or an empty text if it is not a registry's."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -223,7 +223,7 @@ def _error_message(body: bytes) -> str:
 
 @cache
 def open_registry(settings: RegistrySettings) -> Registry:
-    """Return this process's client for these settings."""
+    """Return the client of this process for these settings."""
     user_info = settings.basic_auth_user_info or settings.old_basic_auth_user_info
     name, _, password = (user_info or "").partition(":")
     return Registry(

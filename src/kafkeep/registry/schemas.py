@@ -1,8 +1,8 @@
-"""Read all schemas of a registry, and write them into one.
+"""Read all schemas of a registry, and write schemas into a registry. Sends requests.
 
-A schema is written with its original id or with a new one. Original ids need Apicurio's import, or
-Confluent's IMPORT mode, in which a subject accepts versions with given ids and numbers. A schema is
-written after those that it refers to. Every call may be repeated: a schema that exists is kept.
+A schema keeps its id or gets a new one. Keeping ids requires Apicurio's import, or Confluent's
+IMPORT mode, in which a subject accepts versions with given ids and numbers. A schema is written
+after its references. Every call may be repeated, because existing schemas are kept.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kafkeep.registry.client import CONNECTIONS, Registry
 logger = logging.getLogger(__name__)
 NONE = "NONE"
 MOST_SUBJECTS = 1000
-"""Apicurio lists no more than so many by default, and does not say that it left some out."""
+"""The default limit of Apicurio's subject list. Apicurio does not report that a list is cut."""
 _CONTEXT = ":."
 
 
 class RegistryReader:
-    """Reads a registry repeatedly, and each schema only once.
+    """Reads a registry repeatedly, but each schema only once.
 
-    The schema of a version changes only when the version and all later ones are deleted for good
-    and registered anew. So the last version of each subject is always read again.
+    The schema of a version changes only if the version and all later ones are deleted permanently
+    and registered again. The last version of each subject is therefore always read again.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -42,14 +42,14 @@ class RegistryReader:
         self._known: dict[tuple[str, int], tuple[int, RegisteredSchema]] = {}
 
     def check(self) -> None:
-        """Raise UsageError when it is no registry, TransientError when it does not answer."""
+        """Raise UsageError if it is not a registry, TransientError if it does not respond."""
         self._subjects()
 
     def read(self) -> SchemaSet:
-        """Return all subjects and schemas, with several requests at a time.
+        """Return all subjects and schemas. Send several requests at a time.
 
         Changes during the call may or may not be included. Every schema that existed before the
-        call is included unless it is deleted. UsageError when it is no registry.
+        call is included unless it is deleted. Raise UsageError if it is not a registry.
         """
         if self._apicurio is None:
             self._apicurio = apicurio.is_apicurio(self._registry)
@@ -113,7 +113,7 @@ class RegistryReader:
         if fresh or key not in self._known:
             path = f"/subjects/{quote(name, safe='')}/versions/{number}?deleted=true"
             answer = self._registry.ask("GET", path)
-            if answer is None:  # deleted for good meanwhile, or unreadable
+            if answer is None:  # permanently deleted in the meantime, or unreadable
                 return None
             self._known[key] = _parse(answer, name)
         return self._known[key]
@@ -123,7 +123,7 @@ class RegistryReader:
         answer = self._registry.ask("GET", path)
         level = (answer or {}).get("compatibilityLevel")
         if subject and self._apicurio and level == NONE:
-            return None  # its answer for a subject without a level of its own is the same
+            return None  # Apicurio also returns NONE for a subject without its own level
         return level
 
 
@@ -143,10 +143,11 @@ SubjectVersion = tuple[str, int]
 
 
 def in_order(found: SchemaSet) -> list[tuple[str, SchemaVersion]]:
-    """Return every version after those it refers to and after earlier ones of its subject. Pure.
+    """Order versions so that each follows its references and the earlier ones of its subject. Pure.
 
-    Of several that may come next, the lowest id is first, as they were registered. References to
-    schemas outside of the set are ignored here. DamagedError when references form a circle.
+    Among the versions that can come next, the lowest id is first, which is the order of
+    registration. References to schemas outside the set are ignored. Raise DamagedError when
+    references form a cycle.
     """
     places = {(name, one.version): one for name, one in found.versions()}
     before = {place: set(_before(found, place, places)) for place in places}
@@ -171,7 +172,7 @@ def in_order(found: SchemaSet) -> list[tuple[str, SchemaVersion]]:
 
 
 def missing_references(found: SchemaSet) -> Iterator[tuple[int, str]]:
-    """Yield the ids of schemas with a reference that the set lacks, and the reference."""
+    """Yield the schema id and a description of each reference that the set lacks. Pure."""
     for id, schema in sorted(found.schemas.items()):
         for one in schema.references:
             subject = found.subjects.get(one.subject)
@@ -196,7 +197,7 @@ _IMPORT = {"mode": "IMPORT"}
 
 
 def has_import_mode(registry: Registry) -> bool:
-    """Return whether the registry has modes at all."""
+    """Return whether the registry supports modes."""
     try:
         answer = registry.ask("GET", "/mode")
     except RecordError:
@@ -207,10 +208,10 @@ def has_import_mode(registry: Registry) -> bool:
 def import_with_ids(
     registry: Registry, found: SchemaSet, versions: Sequence[tuple[str, SchemaVersion]]
 ) -> None:
-    """Import some versions of ``found``, in this order, with their ids and numbers.
+    """Import some versions of ``found``, in this order, with their ids and version numbers.
 
-    The subjects stay in IMPORT mode until ``leave_import_mode``, because subjects may refer to each
-    other.
+    The subjects stay in IMPORT mode until ``leave_import_mode``, because subjects may reference
+    each other.
     """
     for subject in sorted({name for name, _ in versions}):
         registry.ask("PUT", f"/mode/{quote(subject, safe='')}?force=true", _IMPORT)
@@ -220,7 +221,7 @@ def import_with_ids(
 
 
 def leave_import_mode(registry: Registry, subjects: Iterable[str]) -> None:
-    """End the IMPORT mode of subjects, also of those that a run that died left in it."""
+    """End the IMPORT mode of subjects, including those that a failed run left in it."""
     for subject in subjects:
         path = f"/mode/{quote(subject, safe='')}"
         if registry.ask("GET", path) != _IMPORT:
@@ -243,7 +244,7 @@ class ImportMethod(StrEnum):
 
 
 def find_import_method(registry: Registry) -> ImportMethod:
-    """Return what the registry offers."""
+    """Return the import method that the registry supports."""
     if apicurio.is_apicurio(registry):
         return ImportMethod.APICURIO
     return ImportMethod.CONFLUENT if has_import_mode(registry) else ImportMethod.NONE
@@ -288,13 +289,13 @@ def register_version(registry: Registry, subject: str, schema: RegisteredSchema)
 
 
 def delete_versions(registry: Registry, places: Iterable[SubjectVersion]) -> None:
-    """Soft-delete versions, the last first, so that no other refers to one that is deleted."""
+    """Soft-delete versions in reverse order, so that no version references a deleted one."""
     for subject, version in reversed(list(places)):
         registry.ask("DELETE", f"/subjects/{quote(subject, safe='')}/versions/{version}")
 
 
 def set_compatibility(registry: Registry, levels: Mapping[str, str]) -> None:
-    """Set the compatibility levels of subjects; the empty name stands for the registry."""
+    """Set the compatibility levels of subjects. The empty name means the whole registry."""
     for subject, level in sorted(levels.items()):
         path = f"/config/{quote(subject, safe='')}" if subject else "/config"
         registry.ask("PUT", path, {"compatibility": level})
@@ -303,7 +304,7 @@ def set_compatibility(registry: Registry, levels: Mapping[str, str]) -> None:
 def with_references(
     schema: RegisteredSchema, places: Mapping[SubjectVersion, SubjectVersion]
 ) -> RegisteredSchema | None:
-    """Return a schema with its references moved to their new places; None if one has none."""
+    """Return a schema with its references mapped by ``places``, or None if one is not mapped."""
     if not all((one.subject, one.version) in places for one in schema.references):
         return None
     moved = [
