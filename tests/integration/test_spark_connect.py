@@ -106,5 +106,5 @@ def test_a_spark_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path
         wrong = ("--spark-conf", f"spark.remote=sc://127.0.0.1:{ports.take()}")
         ended = Driver(tmp_path, "doctor", "--output", "json", *wrong).wait().expect(1)
     (spark,) = [one for one in ended.json["checks"] if one["subject"] == "spark"]
-    assert "no session at the Spark Connect server" in spark["what"], spark
-    assert "nothing answers there" in spark["what"]
+    assert "cannot start a session on the Spark Connect server" in spark["what"], spark
+    assert "no answer" in spark["what"]

@@ -74,7 +74,7 @@ def cat_command(
 
     Records are sorted by topic, partition and offset. Only the objects that are needed are read.
     Keys, values and headers that are not UTF-8 are printed as key_b64, payload_b64 and headers_b64.
-    In a bucket without a log, records are printed as a restore would write them; -1 stands for
+    In a bucket without a log, records are printed as a restore would write them; -1 means
     what the objects do not hold.
 
     Exits with 0; 10 when there is no such archive or topic; 13 when an object is damaged; 14 when

@@ -38,7 +38,7 @@ def run_demo(
         with open_spark() as spark:
             services = start(DevOptions(folder=place), progress=lambda line: tell(f"  {line}"))
             result = Story(services, spark, tell, stream_seconds=stream_seconds).run()
-        tell(f"  the whole story took {time.monotonic() - began:.0f} s")
+        tell(f"  the demo took {time.monotonic() - began:.0f} s")
         if linger is not None:
             linger(services)
         return result

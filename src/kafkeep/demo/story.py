@@ -273,7 +273,7 @@ class Story:
 
     def _catch_up(self, wire: Wire) -> BackupSummary:
         self._begin(
-            "The stream has stopped, five more orders came: back up the rest",
+            "The stream has stopped and five more orders arrived: back up the rest",
             self._backup_command(),
         )
         produce(wire, more_records(), self.ledger)
@@ -287,7 +287,7 @@ class Story:
         return summary
 
     def _list_bucket(self) -> list[Entry]:
-        self._begin("See what lies in the bucket", f"kafkeep ls --archive {self.archive}")
+        self._begin("List the objects of the archive", f"kafkeep ls --archive {self.archive}")
         store = open_store(self.locations.archive, self.locations.storage)
         entries = load_view(store, "backup").entries()
         for entry in entries[:_SHOWN_OBJECTS]:
@@ -299,7 +299,7 @@ class Story:
         return entries
 
     def _query(self, spark: TaskRunner) -> list[SqlRow]:
-        self._begin("Ask the archive with Spark SQL")
+        self._begin("Query the archive with Spark SQL")
         load = f'spark.read.format("kafkeep").load("{self.archive}")'
         self.tell(f'  >>> {load}.createOrReplaceTempView("archive")')
         for line in SQL.splitlines():
@@ -342,7 +342,7 @@ class Story:
         return before
 
     def _restore(self) -> RestoreSummary:
-        self._begin("Bring them back", self._command("restore"))
+        self._begin("Restore the topics", self._command("restore"))
         locations = Locations(
             kafka=self.locations.kafka,
             archive=self.locations.archive,

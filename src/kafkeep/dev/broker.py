@@ -123,7 +123,7 @@ def _format(state: DevState, settings: Path, java: str) -> None:
     if done.returncode != 0:
         raise EnvironmentFault(
             f"{settings.parent.name} could not be formatted",
-            hint="Kafka says:\n" + (done.stderr or done.stdout).strip()[-2000:],
+            hint="Kafka's output:\n" + (done.stderr or done.stdout).strip()[-2000:],
         )
 
 

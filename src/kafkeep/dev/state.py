@@ -34,9 +34,9 @@ class DevOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.brokers <= 9:
-            raise UsageError(f"{self.brokers} brokers were asked for; 1 to 9 are possible")
+            raise UsageError(f"{self.brokers} brokers were requested; 1 to 9 are possible")
         if self.s3 not in ("seaweedfs", "minio"):
-            raise UsageError(f"no S3 server is called {self.s3}", hint="Use seaweedfs or minio.")
+            raise UsageError(f"unknown S3 server {self.s3}", hint="Use seaweedfs or minio.")
 
 
 class ServerState(StrEnum):
@@ -170,7 +170,7 @@ def load_state(folder: Path) -> DevState | None:
     except ValueError as error:
         raise UsageError(f"{folder / STATE_FILE} is not readable: {error}") from error
     if not isinstance(document, dict):
-        raise UsageError(f"{folder / STATE_FILE} is not readable: it is no JSON object")
+        raise UsageError(f"{folder / STATE_FILE} is not readable: it is not a JSON object")
     if document.pop("version", None) != STATE_VERSION:
         raise UsageError(
             f"{folder} was made by another version of kafkeep",

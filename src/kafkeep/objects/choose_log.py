@@ -39,7 +39,8 @@ def choose_logs(
         )
     if name is None and commit is not None and len(there) > 1:
         raise PreflightError(
-            f"{store.describe()} has several logs, and a commit is of one: {', '.join(there)}",
+            f"{store.describe()} has several logs, and a commit belongs to one of them: "
+            f"{', '.join(there)}",
             hint="Choose one with --name.",
         )
     return there if name is None else [name]

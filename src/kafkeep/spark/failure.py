@@ -37,7 +37,7 @@ def named_log() -> Path | None:
     except OSError as error:
         raise EnvironmentFault(
             f"{LOG_VARIABLE} is {name}, which cannot be written: {error.strerror}",
-            hint="Name a file in a folder that is there, or unset the variable.",
+            hint="Name a file in an existing folder, or unset the variable.",
         ) from error
 
 
@@ -78,7 +78,7 @@ def find_cause(log: Path) -> str:
     except OSError:
         text = ""
     lines = [line for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
-    return short_reason(lines[-1]) if lines else "its log says nothing"
+    return short_reason(lines[-1]) if lines else "its log is empty"
 
 
 def short_reason(line: str) -> str:
@@ -91,7 +91,7 @@ _LOST_WORKER = ("Python worker exited unexpectedly", "crashed", "EOFException", 
 
 _ENDED = ("SparkContext was shut down", "stopped SparkContext")
 
-AGAIN = "When the cause is gone, run the same again: it goes on where this one stopped."
+AGAIN = "Fix the cause and run the same command again. It resumes where this run stopped."
 
 
 class ApplicationEndedError(TransientError):

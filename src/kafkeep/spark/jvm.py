@@ -102,7 +102,7 @@ class Jvm:
                 )
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
-                    f"Spark's JVM runs, and was not ready within {_START_SECONDS:.0f} s",
+                    f"Spark's JVM was started but not ready within {_START_SECONDS:.0f} s",
                     hint=f"The machine may be too busy. {KEEP_LOG_HINT}",
                 )
             time.sleep(0.01)
@@ -186,7 +186,7 @@ def _make_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix="kafkeep-spark-"))
     except OSError as error:
         raise EnvironmentFault(
-            f"there is no folder for temporary files: {error.strerror or error}",
+            f"cannot create a temporary folder: {error.strerror or error}",
             hint="Make room, or name a folder that can be written to in TMPDIR.",
         ) from error
 

@@ -180,7 +180,7 @@ def _start_remote(remote: str, options: SparkOptions) -> SparkSession:
     """Open a session on a Spark Connect server, which is asked for at once: Spark would not."""
     import_module("pyspark.sql.connect.session")  # fails where its packages are not installed
     if not answers(remote):
-        raise ConnectionError("nothing answers there")
+        raise ConnectionError("no answer")
     builder = SparkSession.builder.remote(remote)
     for key, value in options.conf.items():
         builder = builder.config(key, value)
@@ -226,14 +226,14 @@ def _not_started(error: Exception, options: SparkOptions) -> EnvironmentFault:
     if options.remote is not None:
         where = options.remote.partition(";")[0]
         return EnvironmentFault(
-            f"no session at the Spark Connect server {where}: {_first_line(error)}",
+            f"cannot start a session on the Spark Connect server {where}: {_first_line(error)}",
             hint="Check the address, and that its Spark is of the same version as pyspark here.",
         )
     if jvm is not None and jvm.has_ended():
         return EnvironmentFault(
             f"Spark did not start: {find_cause(jvm.log)}",
             hint="Check that spark.local.dir and TMPDIR can be written to and have room; "
-            f"{LOG_VARIABLE} names a file that keeps what Spark says.",
+            f"{LOG_VARIABLE} names a file for Spark's log.",
         )
     if jvm is None and log is not None:
         return EnvironmentFault(

@@ -116,6 +116,6 @@ def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Pa
     asked = CompareOptions(commit=0)
     with (
         mock.patch.object(job, "BackgroundSession"),
-        pytest.raises(PreflightError, match="a commit is of one: early, late"),
+        pytest.raises(PreflightError, match="a commit belongs to one of them: early, late"),
     ):
         job.run_compare(asked, locations, SparkOptions())

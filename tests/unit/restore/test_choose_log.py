@@ -47,12 +47,12 @@ def test_a_log_that_begins_later_is_not_taken_for_a_time_before_it(store: Memory
 
 
 def test_a_commit_is_of_one_log_and_of_none_that_was_chosen_for_it(store: MemoryStore) -> None:
-    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+    with pytest.raises(PreflightError, match="a commit belongs to one of them: early, late"):
         choose_log(store, RestoreOptions(commit=1))
-    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+    with pytest.raises(PreflightError, match="a commit belongs to one of them: early, late"):
         choose_log_to_read(store, topics=["c"], commit=1)
     assert choose_log_to_read(store, "early", commit=1) == "early"
-    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+    with pytest.raises(PreflightError, match="a commit belongs to one of them: early, late"):
         view_to_try(store, DrillOptions(commit=1))
     assert view_to_try(store, DrillOptions(commit=1, name="early")).name == "early"
 

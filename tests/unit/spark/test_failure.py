@@ -91,14 +91,14 @@ TRACE = "\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:1)\n\t... 
             "SparkException: no HADOOP_CONF_DIR",
         ),
         ("Caused by: java.net.ConnectException: refused", "ConnectException: refused"),
-        ("", "its log says nothing"),
+        ("", "its log is empty"),
     ],
 )
 def test_the_cause_is_the_last_line_that_says_why(said: str, cause: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"{NOISE}{said}\n{TRACE}")
     assert find_cause(log) == cause
-    assert find_cause(tmp_path / "none") == "its log says nothing"
+    assert find_cause(tmp_path / "none") == "its log is empty"
 
 
 def test_a_log_that_was_named_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

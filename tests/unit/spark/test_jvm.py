@@ -28,7 +28,7 @@ def test_a_jvm_that_is_slow_is_not_said_to_have_failed(
     starting: Jvm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jvm, "_START_SECONDS", 0.0)
-    with pytest.raises(EnvironmentFault, match="runs, and was not ready within 0 s"):
+    with pytest.raises(EnvironmentFault, match="was started but not ready within 0 s"):
         starting.wait_ready()
 
 

@@ -136,7 +136,7 @@ _OPERATE = (
         path=f"{_ONE}/topics/reset",
         role=Role.OPERATE,
         run=c.reset_topics,
-        help="Forget the topics it touched.",
+        help="Reset the set of its active topics.",
         answers={202: None},
     ),
     Endpoint(
@@ -174,7 +174,7 @@ _CHANGE = (
         path=f"{_ONE}/config",
         role=Role.ADMIN,
         run=c.patch_config,
-        help="Change some keys; null takes one away.",
+        help="Change some keys; null removes a key.",
         answers={200: "Connector"},
         body="Config",
     ),
@@ -183,7 +183,7 @@ _CHANGE = (
         path=_ONE,
         role=Role.ADMIN,
         run=c.changes(operations.delete, 204),
-        help="Delete it. What it archived stays, and goes on under the same name.",
+        help="Delete it. Its archive stays; a connector of the same name continues it.",
         answers={204: None},
     ),
     Endpoint(

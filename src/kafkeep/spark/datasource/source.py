@@ -148,7 +148,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
             raise NoSuchArchiveError(f"nothing is archived at {store.describe()}")
         if commit is not None and len(names) > 1:
             raise PreflightError(
-                f"the archive has {len(names)} logs, and a commit is of one",
+                f"the archive has {len(names)} logs, and a commit belongs to one of them",
                 hint=f"Set the option name to one of: {', '.join(names)}.",
             )
         at_ms = parse_time(at) if at else None
@@ -228,7 +228,7 @@ def check_known(options: Iterable[str]) -> None:
         if option not in known:
             near = get_close_matches(option, known, 1)
             there = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
-            raise UsageError(f"an archive has no option {option}: {there}")
+            raise UsageError(f"unknown option {option}: {there}")
 
 
 def number(options: Mapping[str, str], name: str, *, least: int) -> int | None:
@@ -237,7 +237,7 @@ def number(options: Mapping[str, str], name: str, *, least: int) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or int(text) < least:
-        raise UsageError(f"{name} is a whole number from {least} on, not {text!r}")
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {text!r}")
     return int(text)
 
 

@@ -49,13 +49,13 @@ def test_a_commit_is_of_the_log_that_is_named(folder: str) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"topic": "orders"}, r"no option topic: did you mean topics\?"),
-        ({"subscribe": "orders"}, "no option subscribe: there are path, topics"),
+        ({"topic": "orders"}, r"unknown option topic: did you mean topics\?"),
+        ({"subscribe": "orders"}, "unknown option subscribe: there are path, topics"),
         ({"topics": "orders,nope"}, "no topic nope; it holds: orders"),
-        ({"name": "backup", "commit": "banana"}, "commit is a whole number from 0 on"),
-        ({"name": "backup", "commit": "-1"}, "commit is a whole number from 0 on"),
-        ({"incarnation": "0"}, "incarnation is a whole number from 1 on"),
-        ({"numpartitions": "0"}, "numPartitions is a whole number from 1 on"),
+        ({"name": "backup", "commit": "banana"}, "commit must be a whole number of at least 0"),
+        ({"name": "backup", "commit": "-1"}, "commit must be a whole number of at least 0"),
+        ({"incarnation": "0"}, "incarnation must be a whole number of at least 1"),
+        ({"numpartitions": "0"}, "numPartitions must be a whole number of at least 1"),
     ],
 )
 def test_what_would_be_ignored_or_cannot_be_is_refused_by_name(
