@@ -1,4 +1,4 @@
-"""Checks that all stores share: keys, metadata and tags of objects."""
+"""Checks of keys, metadata and tags that all stores share. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 _METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 _READABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
-# Some stores drop an empty value, so it is sent as a lone percent sign.
+# Some stores drop an empty value, so it is sent as a single percent sign.
 _EMPTY = "%"
 
 
@@ -32,7 +32,7 @@ def check_key(key: str) -> str:
 
 
 def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy if all names are lowercase letters, digits and hyphens, else ValueError."""
+    """Return a copy. Raise ValueError unless names are lowercase letters, digits and hyphens."""
     checked = dict(metadata or {})
     for name in checked:
         if not _METADATA_NAME.fullmatch(name):
@@ -64,7 +64,7 @@ def decode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _encode(value: str) -> str:
-    # A header loses spaces at its ends.
+    # HTTP strips leading and trailing spaces of a header.
     if not value:
         return _EMPTY
     inner = value.strip(" ")

@@ -1,4 +1,4 @@
-"""Objects as files in a local folder, created whole or not at all."""
+"""An object store in a local folder. Each object is a file, created whole or not at all."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _TEMPORARY = re.compile(f"({WRITING}|{_TAGGING})[0-9a-f-]+")
 class LocalStore:
     """An ObjectStore in a folder: the key of an object is the path of its file.
 
-    A file is written under a temporary name, synced to disk, and then linked to its name. So it
-    appears whole or not at all, and never replaces another. Metadata is stored in
+    A file is written under a temporary name, synced to disk, and then linked to its name. It
+    therefore appears whole or not at all, and never replaces another file. Metadata is stored in
     ``.kafkeep-local/`` and synced before the object appears. A crash leaves at most a temporary
     file there, which no listing shows.
 
-    Only regular files are objects. Readers and writers follow no symbolic link below the folder:
-    otherwise, whoever may write into an archive could make its readers open any file of theirs.
+    Only regular files are objects. Readers and writers follow no symbolic link below the folder.
+    Otherwise anyone with write access to an archive could make a reader open arbitrary files.
     """
 
     key_limits = KeyLimits(folder_bytes=255)
@@ -77,7 +77,7 @@ class LocalStore:
             writer.abort()
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> LocalWriter:
-        """Begin an object; its bytes go to a hidden file."""
+        """Begin an object. Its bytes go to a hidden file."""
         return LocalWriter(self, check_key(key), check_metadata(metadata))
 
     def get(self, key: str) -> bytes:
@@ -86,7 +86,7 @@ class LocalStore:
             return file.read()
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``[start, end)``, fewer where the object ends before."""
+        """Return bytes ``[start, end)``, or fewer if the object ends earlier."""
         with self._reading(key), self._open(key) as file:
             file.seek(start)
             return file.read(max(0, end - start))
@@ -137,7 +137,7 @@ class LocalStore:
         return sorted(name for name in keys if next(self.list(f"{prefix}{name}/"), None))
 
     def delete(self, key: str) -> None:
-        """Remove an object; no error when there is none."""
+        """Remove an object. Do nothing when it does not exist."""
         *above, name = check_key(key).split("/")
         with (
             faults(key),
@@ -166,7 +166,7 @@ class LocalStore:
         return found
 
     def end_upload(self, upload: Upload) -> None:
-        """Remove a temporary file; no error when there is none."""
+        """Remove a temporary file. Do nothing when it does not exist."""
         with (
             faults(upload.id),
             suppress(*NOT_THERE),
@@ -175,7 +175,7 @@ class LocalStore:
             remove_file(hidden, upload.id)
 
     def now_ms(self) -> int:
-        """Return this machine's time, which files have as their modification time."""
+        """Return the time of this machine, which also sets modification times."""
         return clock.now_ms()
 
     def describe(self) -> str:
@@ -190,7 +190,7 @@ class LocalStore:
 
     @contextmanager
     def folder_to_write(self, key: str) -> Iterator[tuple[int, str]]:
-        """Open the folder of a new object, created if necessary; yield it and the file's name."""
+        """Open or create the folder of a new object. Yield its descriptor and the file's name."""
         *above, name = key.split("/")
         with self._writing(key), open_directory(self._folder, above, create=True) as folder:
             yield folder, name
@@ -212,9 +212,9 @@ class LocalStore:
 
     @contextmanager
     def _folder_of(self, key: str) -> Iterator[tuple[int, str]]:
-        """Open the folder to read an object from. A link in the path is refused.
+        """Open the folder of an object for reading. Refuse a link in the path.
 
-        The object is not missing then: it is where the link points to.
+        The object does not count as missing then, because it may exist behind the link.
         """
         *above, name = key.split("/")
         with ExitStack() as stack:
@@ -250,7 +250,7 @@ class LocalStore:
     def _walk_folder(
         self, folder: int, path: str, prefix: str, after: bytes
     ) -> Iterator[ObjectInfo | Stray]:
-        """Yield the contents of a folder and below; ``path`` is empty or ends with a slash."""
+        """Yield the contents of a folder, recursively. ``path`` is empty or ends with a slash."""
         for name, kind in _sorted_rows(folder):
             key = path + name
             raw = os.fsencode(key) + (b"/" if kind == "d" else b"")
@@ -259,7 +259,7 @@ class LocalStore:
             if not _is_key(key):
                 yield Stray(_escaped(key), "has a name that is not UTF-8, or too long for a key")
             elif kind == "d":
-                # All keys below come after `after` or before it, unless `after` is among them.
+                # Skip the folder if all of its keys sort before `after`.
                 if raw > after or after.startswith(raw):
                     with faults(key), suppress(*NOT_THERE):
                         below = open_below(folder, name, key)
@@ -275,9 +275,10 @@ class LocalStore:
                     yield ObjectInfo(key, stat.st_size, _modified_ms(stat))
 
     def _refuse_linked_folder(self, prefix: str, path: str) -> None:
-        """Refuse a link to a folder, or to nothing, directly in the listed folder: a topic or log.
+        """Refuse a broken link, or a link to a folder, in place of a topic or log folder.
 
-        If it were skipped, everything in it would look lost. The top folder may hold other links.
+        If the listing skipped it, all of its objects would seem lost. The top folder may hold
+        other links.
         """
         folder, _, name = path.rpartition("/")
         whole = os.path.join(self._folder, path)
@@ -289,7 +290,7 @@ class LocalStore:
 
     @contextmanager
     def _listing(self, path: str) -> Iterator[int | None]:
-        """Open a folder to list it; None when there is none. A link in the path is refused."""
+        """Open a folder to list it; yield None if it does not exist. Refuse a link in the path."""
         parts = path.rstrip("/").split("/") if path else []
         opened = open_directory(self._folder, parts)
         try:
@@ -334,7 +335,7 @@ def _rows(folder: int) -> list[tuple[str, str]]:
 
 
 def _sorted_rows(folder: int) -> list[tuple[str, str]]:
-    # A folder sorts as its keys do: with the slash.
+    # A folder sorts with a trailing slash, as its keys do.
     return sorted(_rows(folder), key=lambda row: os.fsencode(row[0] + "/" * (row[1] == "d")))
 
 
@@ -345,7 +346,7 @@ def _kind(row: os.DirEntry[str]) -> str:
 
 
 def _is_key(path: str) -> bool:
-    """Whether a path can be a key: UTF-8, and not too long."""
+    """Return whether a path can be a key: UTF-8, and not too long."""
     try:
         return len(path.encode()) <= MAX_KEY_BYTES
     except UnicodeEncodeError:
@@ -353,7 +354,7 @@ def _is_key(path: str) -> bool:
 
 
 def _escaped(path: str) -> str:
-    r"""Return a path for messages: bytes that are not UTF-8 are escaped as ``\xe9``."""
+    r"""Return a path for messages, with bytes that are not UTF-8 escaped as ``\xe9``."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

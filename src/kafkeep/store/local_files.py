@@ -1,9 +1,9 @@
-"""Files of a local store: opened without following links, synced to disk, and written.
+"""Open, sync and write files of a local store without following links.
 
-Each directory is opened relative to the one before it (``openat``), so a link that somebody puts
-there meanwhile is not followed either. The root itself may be a link, because the user named it.
+Each directory is opened relative to its parent (``openat``), so a link that appears in the meantime
+is not followed either. The root itself may be a link, because the user chose it.
 
-``LocalWriter`` writes an object to a hidden file and links it to its name once it is complete.
+``LocalWriter`` writes an object to a hidden file, and links it to its name when it is complete.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class SpecialFileError(OSError):
 
 @contextmanager
 def open_directory(root: str, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """Yield the descriptor of the directory ``parts`` below ``root``; raise as ``os.open`` does.
+    """Yield the descriptor of the directory ``parts`` below ``root``. Raise as ``os.open`` does.
 
-    SpecialFileError when a part is a link. With ``create``, missing directories below the root are
-    created, and their parents synced.
+    Raise SpecialFileError when a part is a link. With ``create``, create missing directories below
+    the root, and sync their parents.
     """
     descriptor = os.open(root, _DIRECTORY)
     try:
@@ -70,7 +70,7 @@ def open_directory(root: str, parts: Sequence[str], *, create: bool = False) -> 
 
 
 def open_below(parent: int, name: str, path: str, *, create: bool = False) -> int:
-    """Return the descriptor of one directory in another; ``path`` is for error messages."""
+    """Return the descriptor of a directory in ``parent``. ``path`` is for error messages."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(path)
     try:
@@ -92,7 +92,7 @@ def open_below(parent: int, name: str, path: str, *, create: bool = False) -> in
 
 
 def open_file(directory: int, name: str) -> BinaryIO:
-    """Open a regular file for reading; SpecialFileError or IsADirectoryError if it is none."""
+    """Open a regular file for reading. Raise SpecialFileError or IsADirectoryError otherwise."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(name)
     try:
@@ -109,12 +109,12 @@ def open_file(directory: int, name: str) -> BinaryIO:
 
 
 def create_file(directory: int, name: str, mode: int = 0o666) -> BinaryIO:
-    """Open a new file for writing; FileExistsError when the name is taken."""
+    """Open a new file for writing. Raise FileExistsError when the name is taken."""
     return os.fdopen(os.open(name, _CREATE, mode, dir_fd=directory), "wb")
 
 
 def stat_file(directory: int, name: str) -> os.stat_result:
-    """Stat a regular file; SpecialFileError or IsADirectoryError if it is none."""
+    """Stat a regular file. Raise SpecialFileError or IsADirectoryError otherwise."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(name)
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -130,7 +130,7 @@ def _refuse_special(directory: int, name: str, path: str) -> None:
 
 
 def why_special(directory: int, name: str) -> str | None:
-    """Return what a name is, when it is neither a regular file nor a directory; else None."""
+    """Return the kind of a link or special file, or None for regular files and directories."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -139,22 +139,22 @@ def why_special(directory: int, name: str) -> str | None:
 
 
 def remove_file(directory: int, name: str) -> None:
-    """Remove a file; no error when there is none."""
+    """Remove a file. Do nothing when it does not exist."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, SpecialFileError)
-"""The errors for a name that is not that of a regular file."""
+"""The errors for a name that is not a regular file."""
 NAME_A_FOLDER = "Name a folder that is there or can be made, or an address like s3://bucket/prefix."
 _TAGS = "#tags"
-"""Not a valid name of metadata, so it cannot collide with one."""
+"""The key of the tags. It is not a valid metadata name, so it cannot collide with one."""
 _LONGEST_SIDECAR = 1 << 20
 
 
 @contextmanager
 def faults(what: str) -> Iterator[None]:
-    """Turn errors of the system into KafkeepErrors, except those for missing and taken names."""
+    """Turn OSErrors into KafkeepErrors, except those for missing and taken names."""
     try:
         yield
     except (*NOT_THERE, FileExistsError):

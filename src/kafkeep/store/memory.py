@@ -1,4 +1,4 @@
-"""Objects in this process's memory, for tests; it keeps every promise of the real stores."""
+"""An object store in the memory of this process, for tests. It behaves like the other stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _shared_lock = threading.Lock()
 
 
 class MemoryStore:
-    """An ObjectStore in memory. Unpickling a shared one in this process gives the same store."""
+    """An ObjectStore in memory. In this process, unpickling a shared store returns the store."""
 
     key_limits = KeyLimits()
 
@@ -31,7 +31,7 @@ class MemoryStore:
 
     @classmethod
     def shared(cls, name: str) -> MemoryStore:
-        """Return this process's store of that name."""
+        """Return the store of that name in this process."""
         with _shared_lock:
             return _shared.setdefault(name, cls(name))
 
@@ -59,7 +59,7 @@ class MemoryStore:
             self._tags[key] = checked_tags
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> MemoryWriter:
-        """Begin an object; it is kept in memory until ``finish``."""
+        """Begin an object. It is invisible until ``finish``."""
         return MemoryWriter(self, check_key(key), check_metadata(metadata))
 
     def get(self, key: str) -> bytes:
@@ -67,7 +67,7 @@ class MemoryStore:
         return self._object(key)[0]
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``[start, end)``, fewer where the object ends before."""
+        """Return bytes ``[start, end)``, or fewer if the object ends earlier."""
         return self._object(key)[0][start:end]
 
     def head(self, key: str) -> ObjectInfo:
@@ -85,7 +85,7 @@ class MemoryStore:
         self._tags[key] = check_tags(tags)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """Yield objects in key order; later changes may or may not be seen."""
+        """Yield objects in key order. Later changes may or may not be visible."""
         with self._lock:
             keys = sorted(self._objects, key=str.encode)
         for key in keys:
@@ -96,7 +96,7 @@ class MemoryStore:
                     yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
 
     def strays(self, prefix: str) -> Iterator[Stray]:
-        """Yield nothing: there are only objects."""
+        """Yield nothing, because there are only objects."""
         return iter(())
 
     def folders(self, prefix: str) -> Sequence[str]:
@@ -105,7 +105,7 @@ class MemoryStore:
         return sorted({key.split("/")[0] for key in below if "/" in key})
 
     def delete(self, key: str) -> None:
-        """Remove an object; no error when there is none."""
+        """Remove an object. Do nothing when it does not exist."""
         with self._lock:
             self._objects.pop(key, None)
             self._tags.pop(key, None)
@@ -121,11 +121,11 @@ class MemoryStore:
         return upload
 
     def end_upload(self, upload: Upload) -> None:
-        """Discard an upload; no error when there is none."""
+        """Discard an upload. Do nothing when it does not exist."""
         self._uploads.pop(upload.id, None)
 
     def now_ms(self) -> int:
-        """Return the time by the clock this store was given."""
+        """Return the time of the clock that the store was created with."""
         return self._now_ms()
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Open the store of an address, and check that it honours conditional creates."""
+"""Open the store at an address, and check that it supports conditional creates."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def open_store(
     create: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ObjectStore:
-    """Return the store at an address, with retries; no request is made yet.
+    """Return the store at an address, wrapped with retries. Send no request yet.
 
     An address is ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name``
-    (for tests, in this process). Without ``options`` they come from the environment.
+    (for tests, in this process). Without ``options``, they come from the environment.
 
-    With ``create``, a missing folder is made, but never a bucket. ``sleep`` is called between two
-    attempts; an error that it raises ends them.
+    With ``create``, create a missing folder, but never a bucket. ``sleep`` is called between two
+    attempts. An error that it raises ends the retries.
     """
     where = ArchiveAddress.parse(address)
     chosen = options if options is not None else StorageOptions.from_env()
@@ -71,10 +71,10 @@ _FOLDER = "_kafkeep/probe"
 
 
 def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int = 3) -> bool:
-    """Race creates on new keys and return whether exactly one won each time.
+    """Race concurrent creates of new keys. Return whether exactly one succeeds each time.
 
-    Multipart uploads are raced too if the store uses them for ordinary objects. The created
-    objects are deleted again, if the credentials allow that.
+    Multipart uploads are raced too if the store uses them for ordinary objects. The created objects
+    are deleted again if the credentials allow it.
     """
     bare = store.inner if isinstance(store, RetryingStore) else store
     honoured = all(_race(store, racers, _put(store)) for _ in range(rounds))
@@ -84,7 +84,7 @@ def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int
 
 
 def probe_parts(store: S3Store, *, racers: int = 8, rounds: int = 3) -> bool:
-    """Return whether exactly one of several racing multipart uploads wins."""
+    """Return whether exactly one of several concurrent multipart uploads succeeds."""
     return all(_race(store, racers, _complete(store)) for _ in range(rounds))
 
 

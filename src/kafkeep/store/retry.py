@@ -1,4 +1,4 @@
-"""A wrapper around any store that retries transient failures and reports true outcomes."""
+"""A wrapper of any store that retries transient failures and resolves unknown outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkeep.retry import STORE, RetryPolicy
 
 
 def store_policy(options: StorageOptions) -> RetryPolicy:
-    """Return the policy that a store's options ask for."""
+    """Return the retry policy of a store's options."""
     return replace(
         STORE,
         deadline_s=options.retry_deadline_ms / 1000,
@@ -26,9 +26,9 @@ def store_policy(options: StorageOptions) -> RetryPolicy:
 class RetryingStore:
     """An ObjectStore that retries the requests of another one.
 
-    A create whose answer was lost is sent again. When the key is then taken, the object is read
-    back: exactly our bytes mean success. So a create never reports a wrong outcome: it succeeds,
-    raises KeyExistsError for another's object, or raises the error of the store.
+    A create whose response was lost is sent again. If the key is then taken, the object is read
+    back, and equal bytes mean success. A create therefore never reports a wrong outcome. It
+    succeeds, raises KeyExistsError for another writer's object, or raises the error of the store.
     """
 
     def __init__(self, store: ObjectStore, policy: RetryPolicy = STORE) -> None:
@@ -37,7 +37,7 @@ class RetryingStore:
 
     @property
     def key_limits(self) -> KeyLimits:
-        """The wrapped store's."""
+        """The key limits of the wrapped store."""
         return self.inner.key_limits
 
     def put_new(
@@ -48,7 +48,7 @@ class RetryingStore:
         *,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Store ``body`` whole or not at all; raise KeyExistsError if another's is there."""
+        """Store ``body`` whole or not at all. Raise KeyExistsError if the key is taken."""
 
         def attempt(number: int) -> None:
             try:
@@ -60,7 +60,7 @@ class RetryingStore:
         self._policy.call(f"creating {key}", attempt)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
-        """Begin an object; ``finish`` of its writer is retried."""
+        """Begin an object. The ``finish`` of its writer is retried."""
         writer = self._policy.call(
             f"beginning {key}", lambda _number: self.inner.create(key, metadata)
         )
@@ -71,7 +71,7 @@ class RetryingStore:
         return self._policy.call(f"reading {key}", lambda _number: self.inner.get(key))
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
+        """Return bytes ``[start, end)``. Raise KeyMissingError when the object does not exist."""
         what = f"reading {key} from {start} to {end}"
         return self._policy.call(what, lambda _number: self.inner.get_range(key, start, end))
 
@@ -88,7 +88,7 @@ class RetryingStore:
         self._policy.call(f"tagging {key}", lambda _number: self.inner.set_tags(key, tags))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """Yield as the wrapped store does; after a failure, continue behind the last object."""
+        """Yield the objects of the wrapped store. After a failure, resume after the last object."""
         rows = self.inner.list(prefix, after=after)
         while True:
             failed: TransientError | None = None
@@ -104,15 +104,15 @@ class RetryingStore:
             yield row
 
     def strays(self, prefix: str) -> Iterator[Stray]:
-        """Yield as the wrapped store does; only local folders have any, and need no retries."""
+        """Yield the strays of the wrapped store. Only local folders have any, without retries."""
         return self.inner.strays(prefix)
 
     def folders(self, prefix: str) -> Sequence[str]:
-        """Return the folders right under ``prefix``."""
+        """Return the folders directly under ``prefix``."""
         return self._policy.call(f"listing {prefix}", lambda _number: self.inner.folders(prefix))
 
     def delete(self, key: str) -> None:
-        """Remove an object; no error when there is none."""
+        """Remove an object. Do nothing when it does not exist."""
         self._policy.call(f"deleting {key}", lambda _number: self.inner.delete(key))
 
     def uploads(self) -> Sequence[Upload]:
@@ -120,12 +120,12 @@ class RetryingStore:
         return self._policy.call("listing uploads", lambda _number: self.inner.uploads())
 
     def end_upload(self, upload: Upload) -> None:
-        """Discard an upload; no error when there is none."""
+        """Discard an upload. Do nothing when it does not exist."""
         what = f"ending the upload {upload.id}"
         self._policy.call(what, lambda _number: self.inner.end_upload(upload))
 
     def now_ms(self) -> int:
-        """Return the time by the store's clock."""
+        """Return the time of the store's clock."""
         return self._policy.call("asking the time", lambda _number: self.inner.now_ms())
 
     def describe(self) -> str:
@@ -148,12 +148,12 @@ class RetryingStore:
         try:
             return self.inner.get(key) == body
         except KeyMissingError as error:
-            # "Taken" and then "missing": the store is not consistent yet, or it was deleted.
+            # The key was taken and is now missing: an inconsistent store, or a deleted object.
             raise TransientError(f"{key} was said to be taken, but is not there") from error
 
 
 class RetryingWriter:
-    """A writer whose ``finish`` is retried; the wrapped one keeps its bytes until it succeeds."""
+    """Retries ``finish`` of the wrapped writer, which keeps its bytes until it succeeds."""
 
     def __init__(self, writer: ObjectWriter, key: str, policy: RetryPolicy) -> None:
         self._writer = writer
@@ -167,10 +167,10 @@ class RetryingWriter:
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
     ) -> None:
-        """Make the object visible whole, or raise KeyExistsError if another's is there."""
+        """Make the object visible. Raise KeyExistsError if another object has the key."""
         what = f"creating {self._key}"
         self._policy.call(what, lambda _number: self._writer.finish(metadata, tags=tags))
 
     def abort(self) -> None:
-        """Discard what was written."""
+        """Discard the written bytes."""
         self._writer.abort()

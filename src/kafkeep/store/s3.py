@@ -1,4 +1,4 @@
-"""Objects in a bucket of S3, or of a store with the same API."""
+"""An object store in a bucket of S3, or of a service with the same API."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 class S3Store:
     """An ObjectStore in a bucket, under a prefix.
 
-    Listings are in key order within a folder. Between folders some stores (SeaweedFS) take the
-    slash as the lowest character, so ``a/1`` may come before ``a-b/1``.
+    Listings are in key order within a folder. Some stores (SeaweedFS) sort the slash before all
+    other characters, so ``a/1`` may come before ``a-b/1``.
     """
 
     def __init__(self, bucket: str, prefix: str, options: StorageOptions) -> None:
@@ -67,7 +67,7 @@ class S3Store:
         *,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Store ``body`` in one conditional PUT; raise KeyExistsError if ``key`` is taken."""
+        """Store ``body`` in one conditional PUT. Raise KeyExistsError if ``key`` is taken."""
         digests = Digests(md5=self._options.send_digest)
         digests.update(memoryview(body))
         self.put_body(key, body, check_metadata(metadata), digests, check_tags(tags))
@@ -82,8 +82,8 @@ class S3Store:
     ) -> None:
         """Send bytes, or an open file, in one conditional PUT.
 
-        When the store refuses the tags, the object is stored without them, unless the options say
-        that this is an error.
+        If the store refuses the tags, the object is stored without them, unless the options make
+        that an error.
         """
         check_key(key)
         self.require_bucket()
@@ -113,7 +113,7 @@ class S3Store:
             field(answer, "ETag", f"creating {key}", writes=True)
 
     def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
-        """Tag an object that was uploaded in parts; log or raise a failure, as the options say."""
+        """Tag an object that was uploaded in parts. The options decide: log or raise a failure."""
         try:
             retry.call(f"tagging {key}", lambda _number: self.set_tags(key, tags))
         except TransientError as error:
@@ -132,7 +132,7 @@ class S3Store:
         return {row["Key"]: row["Value"] for row in rows}
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Replace an object's tags; log or raise a refusal, as the options say."""
+        """Replace an object's tags. The options decide whether to log or raise a refusal."""
         rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
         try:
             with self.faults(f"tagging {key}"):
@@ -141,11 +141,11 @@ class S3Store:
             self._no_tags(key, error)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
-        """Begin an object: a small one is buffered until ``finish``, a large one sent in parts."""
+        """Begin an object. Buffer a small one until ``finish``, and send a large one in parts."""
         return self._writer(key, metadata, self._options.multipart_from_bytes)
 
     def create_in_parts(self, key: str) -> S3Writer:
-        """Begin an object that is sent in parts whatever its size, to test the store."""
+        """Begin an object of any size that is sent in parts, to test the store."""
         return self._writer(key, None, 0)
 
     @property
@@ -169,7 +169,7 @@ class S3Store:
             return read_body(answer, f"reading {key}")
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``[start, end)``, fewer where the object ends before."""
+        """Return bytes ``[start, end)``, or fewer if the object ends earlier."""
         if end <= start:
             self.head(key)
             return b""
@@ -189,12 +189,13 @@ class S3Store:
         return ObjectInfo(key, info.size_bytes, info.modified_ms, metadata)
 
     def head_all(self, key: str) -> tuple[dict[str, str], ObjectInfo]:
-        """Return the metadata without the upload's mark, and an info that includes it."""
+        """Return the metadata without the upload mark, and an info whose metadata includes it."""
         try:
             with self.faults(f"looking at {key}"):
                 found = self.client.head_object(**self.read_from(key))
         except KafkeepError:
-            # A HEAD has no body with a reason: the bucket may be missing, or the keys wrong.
+            # A HEAD response has no body that explains the error, so ask the bucket: it may be
+            # missing, or the credentials may be wrong.
             self._ask_bucket()
             raise
         everything = decode_metadata(found.get("Metadata", {}))
@@ -204,11 +205,11 @@ class S3Store:
         return plain, ObjectInfo(key, size, _ms(at), everything)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """Yield objects a page of 1000 at a time."""
+        """Yield objects, with one request for each page of 1000."""
         begin = {"StartAfter": self._prefix + after} if after else {}
         for page in self._pages(prefix, **begin):
             for row in page.get("Contents", []):
-                # Empty "folders" made by other tools are not objects of ours.
+                # Folder markers of other tools are not objects of the archive.
                 if not row["Key"].endswith("/"):
                     key = row["Key"].removeprefix(self._prefix)
                     yield ObjectInfo(key, row["Size"], _ms(row["LastModified"]))
@@ -225,12 +226,12 @@ class S3Store:
     def _page(self, what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         with self.faults(what):
             page: Mapping[str, Any] = self.client.list_objects_v2(**asked)
-        # An access point answers under its bucket's name, and is never in the path.
+        # An access point responds with its bucket's name, and never uses path style.
         check_page(page, asked, bucket=self._bucket if self._options.uses_path_style else None)
         return page
 
     def strays(self, prefix: str) -> Iterator[Stray]:
-        """Yield nothing: a bucket has only objects."""
+        """Yield nothing, because a bucket has only objects."""
         return iter(())
 
     def folders(self, prefix: str) -> Sequence[str]:
@@ -240,7 +241,7 @@ class S3Store:
         return sorted({row["Prefix"].split("/")[-2] for row in rows})
 
     def delete(self, key: str) -> None:
-        """Remove an object; no error when there is none."""
+        """Remove an object. Do nothing when it does not exist."""
         with self.faults(f"deleting {key}", writes=True):
             self.client.delete_object(**self.where(check_key(key)))
 
@@ -249,15 +250,15 @@ class S3Store:
         return list(list_uploads(self))
 
     def end_upload(self, upload: Upload) -> None:
-        """End a multipart upload; no error when there is none."""
+        """Abort a multipart upload. Do nothing when it does not exist."""
         try:
             with self.faults(f"ending the upload of {upload.key}"):
                 self.client.abort_multipart_upload(**self.where(upload.key), UploadId=upload.id)
         except UnknownOutcomeError:
-            return  # it is complete, or was ended before
+            return  # the upload is complete, or was aborted earlier
 
     def now_ms(self) -> int:
-        """Return the time in the answer to a small request."""
+        """Return the time in the response to a small request."""
         headers = self._ask_bucket()["ResponseMetadata"]["HTTPHeaders"]
         return _ms(parsedate_to_datetime(headers["date"])) if "date" in headers else clock.now_ms()
 
@@ -275,7 +276,7 @@ class S3Store:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def read_from(self, key: str) -> dict[str, Any]:
-        """Return the arguments of a request that reads an object or adds to one."""
+        """Return the arguments of a request that reads an object or uploads a part."""
         return {**self.where(key), **self.key_arguments()}
 
     def object_arguments(self) -> dict[str, Any]:
@@ -289,14 +290,14 @@ class S3Store:
         return {**given, **self.key_arguments()}
 
     def key_arguments(self) -> dict[str, Any]:
-        """Return the arguments with the customer's encryption key, if there is one."""
+        """Return the arguments of the customer's encryption key (SSE-C), if there is one."""
         key = self._options.customer_key
         return {} if key is None else {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key}
 
     def require_bucket(self) -> None:
-        """Raise NoSuchArchiveError when the bucket is missing; checked once per process.
+        """Raise NoSuchArchiveError when the bucket does not exist. Check once per process.
 
-        SeaweedFS would create a mistyped bucket with the first PUT.
+        Without the check, SeaweedFS would create a mistyped bucket with the first PUT.
         """
         if self._seen_in != os.getpid():
             self._ask_bucket()
@@ -314,7 +315,7 @@ class S3Store:
         return {**self.__dict__, "_seen_in": None, "_times": None}
 
     def _ask_bucket(self) -> Any:
-        # A listing says why it is refused; a HEAD of the bucket has no body to say it in.
+        # A refused listing has a body with the reason. A HEAD of the bucket has none.
         asked = {"Bucket": self._bucket, "Prefix": self._prefix, "MaxKeys": 1}
         return self._page(f"looking at bucket {self._bucket}", asked)
 

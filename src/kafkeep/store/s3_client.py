@@ -1,8 +1,8 @@
 """The boto3 client of a store: one per process and options.
 
-Also the checksums that it sends, with which the store detects damage by the network, and a check of
-settings that cannot work on this machine. The check reads files and connects to the proxy, both
-with a time limit, and sends no request to the store.
+``Digests`` computes the checksums of requests, with which the store detects transmission errors.
+``setting_problems`` finds settings that cannot work on this machine. It reads files and connects to
+the proxy with a timeout, and sends no request to the store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kafkeep.retry import STORE
 
 
 class Digests:
-    """The CRC32 of the bytes that were added, and their MD5 if the options ask for it."""
+    """The CRC32 of the added bytes, and their MD5 if the options ask for it."""
 
     def __init__(self, *, md5: bool) -> None:
         self._crc = 0
@@ -62,15 +62,15 @@ def _base64(raw: bytes) -> str:
 
 
 EXPECT_FROM_BYTES = 1 << 20
-"""Smaller bodies are sent without Expect: 100-continue, which would cost more than it saves."""
+"""Bodies below this size are sent without Expect: 100-continue, which costs a round trip."""
 _models = botocore.loaders.create_loader()
-"""boto3's descriptions of services: 0.2 s to read, shared by all clients."""
+"""The service models of boto3. Loading takes 0.2 s, so all clients share them."""
 _clients: dict[tuple[int, StorageOptions], Any] = {}
 _clients_lock = threading.Lock()
 
 
 def client_of(options: StorageOptions) -> Any:
-    """Return this process's client: connections must not be shared with a forked child."""
+    """Return the client of this process. A forked child must not share its connections."""
     key = (os.getpid(), options)
     with _clients_lock:
         if key not in _clients:
@@ -81,7 +81,7 @@ def client_of(options: StorageOptions) -> Any:
 
 
 def _after_fork() -> None:
-    # A fork while another thread held the lock would leave it locked for ever in the child.
+    # If another thread holds the lock during a fork, it stays locked forever in the child.
     global _clients_lock  # noqa: PLW0603
     _clients_lock = threading.Lock()
 
@@ -90,7 +90,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def load_models() -> None:
-    """Load boto3's description of S3, which later clients share, also after a fork."""
+    """Load boto3's model of S3, which later clients share, also after a fork."""
     _connect(
         StorageOptions(
             access_key="-", secret_key="-", region="us-east-1", endpoint="http://127.0.0.1"
@@ -126,7 +126,7 @@ def _connect(options: StorageOptions) -> Any:
 
 
 def _remember_secrets(options: StorageOptions, core: Any) -> None:
-    """Keep the credentials out of this process's logs and tracebacks."""
+    """Register the credentials for redaction in logs and tracebacks of this process."""
     remember(
         options.secret_key, options.session_token, options.customer_key, options.proxy_password
     )
@@ -153,23 +153,23 @@ def _config(options: StorageOptions) -> Config:
     proxy = proxy_address(options)
     return Config(
         s3=s3,
-        # One attempt: RetryingStore and the writer must know what was repeated and why.
+        # boto3 must not retry: RetryingStore and the writer need to know each attempt's outcome.
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=10,
         read_timeout=STORE.answer_s,
         max_pool_connections=32,
-        # The accelerated endpoint excludes any other, such as one from an environment variable.
+        # The accelerated endpoint conflicts with any other, such as one from the environment.
         ignore_configured_endpoint_urls=options.accelerate or None,
-        # Without a proxy of our options, boto3 uses the one of the environment.
+        # Without a proxy in the options, boto3 uses the one of the environment.
         proxies={"http": proxy, "https": proxy} if proxy else None,
-        # We send our own checksum; not every store understands trailers and other extras.
+        # kafkeep sends its own checksum, because not every store supports boto3's trailers.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
 
 
 def proxy_address(options: StorageOptions) -> str | None:
-    """Return the proxy's address including its credentials, as boto3 expects it."""
+    """Return the proxy's address with its credentials, as boto3 expects it."""
     if not options.proxy_url or not options.proxy_user:
         return options.proxy_url or None
     parts = urlsplit(options.proxy_url)
@@ -181,14 +181,14 @@ def proxy_address(options: StorageOptions) -> str | None:
 
 
 PROXY_SECONDS = 3.0
-"""How long connecting to a proxy may take, including the resolution of its name."""
+"""The timeout for connecting to a proxy, including name resolution."""
 Setting = Literal["profile", "region", "proxy_url"]
 
 
 def setting_problems(
     options: StorageOptions, *, proxy_seconds: float = PROXY_SECONDS
 ) -> dict[Setting, str]:
-    """Return the problem of each setting that cannot work; empty when requests can be sent."""
+    """Return the problem of each setting that cannot work. Empty when all settings can work."""
     found = {
         "profile": _profile_problem(options),
         "region": _region_problem(options),
@@ -218,7 +218,7 @@ _FILES = "the AWS files of this worker (~/.aws/config, ~/.aws/credentials)"
 
 
 def _region_problem(options: StorageOptions) -> str | None:
-    """Check the region against Amazon's; regions of other makers may have any name."""
+    """Compare the region with Amazon's regions. Other vendors may use any region name."""
     if options.region is None or not options.is_amazon:
         return None
     try:
@@ -247,9 +247,9 @@ def _proxy_problem(options: StorageOptions, seconds: float) -> str | None:
 
 
 def _try_to_connect(host: str, port: int, seconds: float) -> Mapping[str, Any]:
-    """Return ``error``, which is None on success; an empty map when time ran out.
+    """Return a map with ``error``, which is None on success. Return an empty map after a timeout.
 
-    Runs in a thread of its own, because the system's resolver has no timeout.
+    The connection runs in its own thread, because the system's resolver has no timeout.
     """
     result: dict[str, Any] = {}
 

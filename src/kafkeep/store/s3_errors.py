@@ -1,8 +1,8 @@
-"""What the answers of S3 mean: botocore's errors as KafkeepErrors, and checks of successes.
+"""Translate botocore's errors to KafkeepErrors, and check responses. Sends no request.
 
-A faulty proxy or load balancer may answer 200 with an empty or unrelated body. botocore takes that
-for a listing without objects, or for an object without bytes. So a success without the fields that
-S3 always sends is not believed.
+A faulty proxy or load balancer may respond with status 200 and an empty or unrelated body. botocore
+parses that as an empty listing or an empty object. A response without the fields that S3 always
+sends is therefore an error.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ _TRANSIENT = {
     "IncompleteBody",
 }
 _FULL = re.compile(r"(?i)quota|storage_?(?:full|cap)|insufficientstorage|disk_?full|nospace")
-"""Codes of stores that are full or whose quota is used up; each maker has its own."""
+"""Error codes of a full store or an exhausted quota. Each vendor has its own codes."""
 _THROTTLED = {"SlowDown", "TooManyRequests", "Throttling", "ThrottlingException"}
 _SLOWER = "The store asks for fewer requests: try again later, or with fewer tasks at once."
 _URL = re.compile(r"(https?)://[^\s\"']+")
 _GRANT = "Grant s3:GetObject, s3:PutObject and s3:ListBucket on the bucket and its objects."
 _ENCRYPTED = "Server Side Encryption"
-"""In the message of stores when an object needs the customer's key (SSE-C)."""
+"""Part of the error message when an object needs the customer's key (SSE-C)."""
 _COLD = "The object is in cold storage: restore it there first, for some days, then run it again."
 _NEEDS_KEY = f"Give the key it was encrypted with, in Base64, in {CUSTOMER_KEY_VARIABLE}."
 
-# No request was sent: botocore's class, our class, hint.
+# Errors before a request is sent: botocore's class, kafkeep's class, hint.
 _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...] = (
     (
         (NoCredentialsError, PartialCredentialsError),
@@ -97,7 +97,7 @@ _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...]
 
 
 def translate(error: Exception, what: str, bucket: str, *, writes: bool) -> KafkeepError:
-    """Return our error for botocore's; with ``writes``, the request may have taken effect."""
+    """Return kafkeep's error for botocore's. With ``writes``, the request may have taken effect."""
     if isinstance(error, ClientError):
         return _from_answer(error, what, bucket, writes)
     message = redact(f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}")
@@ -115,7 +115,7 @@ def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> Ka
     answer = error.response.get("Error", {})
     code = str(answer.get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # Stores repeat parts of the request, and errors reach Spark's log and REST answers.
+    # Stores repeat parts of the request, and errors appear in Spark's log and REST responses.
     message = redact(f"{what}: {code or status} {answer.get('Message', '')}".strip())
     if _FULL.search(code) or status == 507:
         return _full(what, bucket, code or str(status), status, writes)
@@ -128,7 +128,7 @@ def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> Ka
 
 
 def _by_code(code: str, what: str, message: str) -> KafkeepError | None:
-    """Return the error of a code that means the same with any status; None for other codes."""
+    """Return the error of a code whose meaning does not depend on the status, or None."""
     if code in _DENIED:
         cause, hint = _DENIED[code]
         return AccessDeniedError(f"{what}: {cause} ({code})", hint=hint)
@@ -146,7 +146,7 @@ def _by_status(status: int, code: str, what: str, message: str, writes: bool) ->
 
 
 def _full(what: str, bucket: str, code: str, status: int, writes: bool) -> KafkeepError:
-    """Return the error of a full store, which is transient only with a 5xx status."""
+    """Return the error of a full store. It is transient only with a 5xx status."""
     kind = _unanswered(writes) if status >= 500 else EnvironmentFault
     hint = f"Make room in the store, or raise the quota of bucket {bucket}; then run it again."
     return kind(f"{what}: the store is full, or a quota is used up ({code})", hint=hint)
@@ -167,7 +167,8 @@ def _without_paths(text: str) -> str:
 
 def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
     if code == "NoSuchUpload":
-        # It was completed and the answer lost, or ended by somebody: a HEAD of the key shows.
+        # The upload was completed and its response lost, or it was aborted. A HEAD of the key
+        # shows which.
         return UnknownOutcomeError
     if status == 404:
         return KeyMissingError
@@ -189,9 +190,9 @@ _HINT = "Check for a proxy or a load balancer that answers in place of the store
 
 
 def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = False) -> Any:
-    """Return a field that S3 always sends; TransientError when it is missing.
+    """Return a field that S3 always sends. Raise TransientError when it is missing.
 
-    With ``writes`` it is an UnknownOutcomeError: the request may have taken effect.
+    With ``writes``, raise UnknownOutcomeError, because the request may have taken effect.
     """
     if name in answer:
         return answer[name]
@@ -202,13 +203,13 @@ def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = Fal
 def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str | None) -> None:
     """Raise TransientError unless a page of a listing matches its request.
 
-    ``bucket`` is None when the bucket may answer under another name, as an access point does.
+    ``bucket`` is None when the response may have another bucket name, as for an access point.
     """
     what = f"listing {asked['Prefix'] or asked['Bucket']}"
     field(page, "IsTruncated", what)
     for name, wanted in (("Name", bucket), ("Prefix", asked["Prefix"])):
         found = page.get(name)
-        # Some stores encode a prefix without saying so.
+        # Some stores encode the prefix without declaring it.
         if wanted and found and wanted not in (found, unquote(found), unquote_plus(found)):
             raise TransientError(
                 f"{what}: the answer is of {name.lower()} {found!r}, not {wanted!r}", hint=_HINT
@@ -220,7 +221,7 @@ def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str
 
 
 def read_body(answer: Mapping[str, Any], what: str) -> bytes:
-    """Return the bytes of an object; TransientError when the answer is incomplete."""
+    """Return the bytes of an object. Raise TransientError when the response is incomplete."""
     body: bytes = answer["Body"].read()
     if len(body) != answer["ContentLength"]:
         raise TransientError(f"{what}: {len(body)} of {answer['ContentLength']} bytes came")
@@ -229,7 +230,7 @@ def read_body(answer: Mapping[str, Any], what: str) -> bytes:
 
 
 def read_range(answer: Mapping[str, Any], start: int, end: int, what: str) -> bytes:
-    """Return bytes ``[start, end)``, also when the store sends the whole object."""
+    """Return bytes ``[start, end)``, even if the store sends the whole object."""
     body = read_body(answer, what)
     came = answer.get("ContentRange")
     if came is None:

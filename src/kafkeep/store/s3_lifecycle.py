@@ -1,7 +1,7 @@
-"""Lifecycle rules of a bucket: reads, sets and removes those of kafkeep, and keeps all others.
+"""Read, set and remove kafkeep's lifecycle rules of a bucket, and keep all other rules.
 
-S3 replaces the rules of a bucket as a whole, so a change by somebody else at the same moment may be
-lost. To make that unlikely, the rules are read right before they are written.
+S3 replaces all rules of a bucket at once, so a concurrent change by another client may be lost. To
+make that unlikely, the rules are read directly before they are written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RawRule = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that deletes objects by age; ``prefix`` is relative to the archive's."""
+    """A rule that deletes objects by age. ``prefix`` is relative to the archive's prefix."""
 
     id: str
     prefix: str
@@ -39,7 +39,7 @@ class Rule:
 
 
 def rule_id(log: str, topic: str) -> str:
-    """Return the id of a topic's rule: ``kafkeep:<log>:<topic>``, cut to what S3 allows."""
+    """Return the id of a topic's rule, ``kafkeep:<log>:<topic>``, shortened to S3's limit."""
     whole = f"{MARK}{log}:{topic}"
     if len(whole) <= MAX_ID:
         return whole
@@ -59,7 +59,7 @@ class Lifecycle:
         self._store = S3Store(where.bucket, where.path, options)
 
     def load(self) -> list[RawRule]:
-        """Return all rules as S3 returns them."""
+        """Return all rules of the bucket in S3's form."""
         try:
             with self._faults("reading"):
                 answer = self._store.client.get_bucket_lifecycle_configuration(Bucket=self._bucket)
@@ -80,12 +80,12 @@ class Lifecycle:
         return found
 
     def set(self, rules: Collection[Rule]) -> None:
-        """Add these rules, or replace those with the same ids; nothing if they exist already."""
+        """Add these rules, or replace rules with the same ids. Send nothing if all exist."""
         wanted = {rule.id: self._raw(rule) for rule in rules}
         self._change(lambda raw: [r for r in raw if r.get("ID") not in wanted] + [*wanted.values()])
 
     def remove(self, ids: Collection[str]) -> None:
-        """Remove rules of kafkeep; no error when they do not exist."""
+        """Remove rules of kafkeep. Ignore ids that do not exist."""
         gone = {one for one in ids if one.startswith(MARK)}
         self._change(lambda raw: [r for r in raw if r.get("ID") not in gone])
 

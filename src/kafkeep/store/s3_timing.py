@@ -1,7 +1,7 @@
-"""How long S3 takes to answer: times every request, on the driver and in tasks.
+"""Measure the response time of every S3 request, on the driver and in tasks.
 
-A store uses the recorder that is set when it is opened, in all of its threads. The times of a task
-reach the driver in a row of their own, after the rows of the task.
+A store uses the recorder that is active when it is opened, in all of its threads. A task sends its
+times to the driver in one extra row after its other rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the histogram's buckets; the last bucket has none."""
+"""The upper bounds of the histogram's buckets. The last bucket has none."""
 ROW_KIND = "s3-times"
 _ANSWERS = frozenset({304, 404, 409, 412, 416})
-"""Statuses that are normal answers (missing, taken, past the end) and no faults."""
+"""Statuses of normal responses (missing, taken, past the end) that do not count as faults."""
 
 
 @dataclass(slots=True)
 class OperationTimes:
-    """The requests of one operation; ``counts`` has a number for each bucket."""
+    """The requests of one operation. ``counts`` has a number for each bucket."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     seconds: float = 0.0
     slowest_s: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
-    """Reason → requests that failed: an HTTP status, or ``connection``."""
+    """Reason (an HTTP status, or ``connection``) → number of failed requests."""
 
     @property
     def count(self) -> int:
@@ -48,7 +48,7 @@ class OperationTimes:
             self.faults[fault] = self.faults.get(fault, 0) + 1
 
     def add(self, other: OperationTimes) -> None:
-        """Add all requests of another."""
+        """Add all requests of ``other``."""
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.seconds += other.seconds
         self.slowest_s = max(self.slowest_s, other.slowest_s)
@@ -61,19 +61,19 @@ class OperationTimes:
 
 
 class RequestTimes:
-    """Times of requests, by S3's name of the operation; safe to use from several threads."""
+    """Times of requests by S3's name of the operation. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_operation: dict[str, OperationTimes] = {}
 
     def note(self, operation: str, seconds: float, fault: str | None = None) -> None:
-        """Add one request; ``fault`` says why it failed, if it did."""
+        """Add one request. ``fault`` is the reason of a failed request."""
         with self._lock:
             self._by_operation.setdefault(operation, OperationTimes()).note(seconds, fault)
 
     def add(self, other: RequestTimes) -> None:
-        """Add what another recorder has so far."""
+        """Add the requests of another recorder."""
         for operation, times in other.snapshot().items():
             with self._lock:
                 self._by_operation.setdefault(operation, OperationTimes()).add(times)
@@ -92,7 +92,7 @@ class RequestTimes:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> RequestTimes:
-        """Rebuild from a row."""
+        """Return the times of a row."""
         made = cls()
         made._by_operation = {name: OperationTimes(*parts) for name, parts in row.items()}
         return made
@@ -102,7 +102,7 @@ _recorder: ContextVar[RequestTimes | None] = ContextVar("kafkeep-s3-times", defa
 
 
 def recorder() -> RequestTimes | None:
-    """Return the recorder of stores that are opened now, or None."""
+    """Return the active recorder of this thread, or None."""
     return _recorder.get()
 
 
@@ -118,12 +118,12 @@ def recording(times: RequestTimes) -> Iterator[RequestTimes]:
 
 
 def timed(client: Any, times: RequestTimes | None) -> Any:
-    """Return the boto3 client, which records its requests if there is a recorder."""
+    """Return the boto3 client, wrapped to record its requests if ``times`` is given."""
     return client if times is None else TimedClient(client, times)
 
 
 class TimedClient:
-    """A boto3 client that records how long each answer takes to begin."""
+    """A boto3 client that records the time until each response begins."""
 
     def __init__(self, client: Any, times: RequestTimes) -> None:
         self._client = client
@@ -158,21 +158,21 @@ def _fault(error: Exception) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TimedTask:
-    """A task that also reports the times of its requests; runs on executors."""
+    """A task that also reports the times of its requests. Runs on executors."""
 
     task: Callable[[Any], Iterator[tuple[str, dict[str, Any]]]]
 
     def __call__(self, bundle: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the task's rows, then one with the times."""
+        """Yield the rows of the task, and then one row with the times."""
         with recording(RequestTimes()) as times:
             yield from self.task(bundle)
         yield ROW_KIND, times.to_json()
 
 
 def time_tasks(run_tasks: Callable[..., Any], times: RequestTimes) -> Callable[..., Any]:
-    """Return ``run_tasks`` with a recorder: the requests of its tasks are added to ``times``.
+    """Return a ``run_tasks`` that adds the requests of its tasks to ``times``.
 
-    An attempt that failed reports nothing, so its requests are missing.
+    A failed attempt reports nothing, so its requests are missing.
     """
 
     def run(bundles: Sequence[Any], task: Callable[..., Any], **named: Any) -> list[Any]:

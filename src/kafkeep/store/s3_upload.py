@@ -1,7 +1,7 @@
-"""Writes objects to S3: small ones in one request, large ones in parts.
+"""Write objects to S3: small ones in one request, large ones in parts.
 
-The bytes of a small object are buffered until it is complete: in memory, and on disk when all
-objects together need too much of it.
+The bytes of a small object are buffered until it is complete. They are in memory, or on disk when
+all buffered objects together exceed the memory limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 BUFFERED_BYTES = 32 << 20
-"""How much memory the buffered objects of this process may use together."""
+"""The memory limit for all buffered objects of this process."""
 _READ_BYTES = 1 << 20
 
 
@@ -47,7 +47,7 @@ class _Budget:
         self.spill = Spill()
 
     def change(self, by: int) -> bool:
-        """Add to the buffered bytes; return whether they are too many."""
+        """Add to the buffered bytes. Return whether they exceed the limit."""
         with self._changing:
             self._buffered += by
             return self._buffered > self._limit
@@ -57,9 +57,9 @@ BUDGET = _Budget(BUFFERED_BYTES)
 
 
 class BufferedBytes:
-    """The buffered bytes of one object; http.client reads it as a file.
+    """The buffered bytes of one object, which http.client reads as a file.
 
-    ``read`` returns about 1 MiB: http.client asks for less, and sends what it gets.
+    ``read`` returns about 1 MiB. http.client asks for less, but sends all it gets.
     """
 
     def __init__(self, budget: _Budget = BUDGET) -> None:
@@ -75,16 +75,16 @@ class BufferedBytes:
         return iter(self._body)
 
     def __del__(self) -> None:
-        self.clear()  # when its writer was dropped
+        self.clear()  # in case the writer was dropped without abort
 
     def add(self, data: bytes) -> None:
-        """Add bytes; move this object to disk when all objects together use too much memory."""
+        """Add bytes. Move this object to disk when all objects together exceed the limit."""
         self._body.add(data)
         if self._budget.change(len(data)):
             self._to_disk()
 
     def to_send(self) -> bytes | BufferedBytes:
-        """Return the body of a request: bytes if there is a single chunk, else this file."""
+        """Return the body of a request: a single chunk as bytes, or else this file."""
         self.seek(0)
         chunk = self._body.single_chunk()
         return self if chunk is None else chunk
@@ -101,7 +101,7 @@ class BufferedBytes:
         self._budget.change(-freed)
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, about 1 MiB; the rest when ``size`` is negative."""
+        """Return the next bytes, about 1 MiB, or the rest when ``size`` is negative."""
         found, length = [], 0
         while length < _READ_BYTES or size < 0:
             chunk = next(self._rest, None)
@@ -113,7 +113,7 @@ class BufferedBytes:
         return b"".join(found)
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """Go to the beginning or to the end; http.client needs nothing else."""
+        """Seek to the beginning or to the end. http.client needs nothing else."""
         if position or whence == 1:
             raise OSError("can only seek to the beginning and the end")
         self._rest = iter(()) if whence else iter(self._body)
@@ -135,8 +135,8 @@ class S3Writer:
 
     An object of up to ``multipart_from`` bytes is buffered and sent at ``finish`` in one
     conditional PUT. A larger one is sent in parts while it is written, and ``finish`` completes the
-    upload conditionally. Each writer marks its object, so that after a lost answer one HEAD shows
-    whether the object is its own.
+    upload conditionally. Each writer marks its object. After a lost response, one HEAD request
+    shows whether the object belongs to the writer.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class S3Writer:
         self._finished = False
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes; ``bytes`` objects are buffered without a copy."""
+        """Add bytes. ``bytes`` objects are buffered without a copy."""
         view = memoryview(data).cast("B")
         self._size += len(view)
         if self._parts is None and self._size > self._multipart_from:
@@ -177,9 +177,9 @@ class S3Writer:
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
     ) -> None:
-        """Make the object visible whole, or raise KeyExistsError if another's is there.
+        """Make the object visible. Raise KeyExistsError if another object has the key.
 
-        May be called again after TransientError.
+        The caller may call it again after TransientError.
         """
         if self._finished:
             return
@@ -204,7 +204,7 @@ class S3Writer:
         self._buffered.clear()
 
     def abort(self) -> None:
-        """Discard what was written and end a multipart upload at the store."""
+        """Discard the written bytes, and abort a multipart upload at the store."""
         if self._finished:
             return
         self._finished = True
@@ -219,7 +219,7 @@ class S3Writer:
         self._store.put_body(self._key, self._buffered.to_send(), metadata, self._digests, tags)
 
     def _is_ours(self, error: KafkeepError) -> bool:
-        """Return whether an earlier attempt created the object, after this one met ``error``."""
+        """Return whether an earlier attempt created the object, after ``error`` in this one."""
         try:
             info = self._store.head_all(self._key)[1]
         except KeyMissingError:
@@ -237,7 +237,7 @@ class S3Writer:
 
 
 class PartsUpload:
-    """A multipart upload; each part has a checksum and is retried."""
+    """A multipart upload. Each part has a checksum and is retried."""
 
     def __init__(
         self, store: S3Store, key: str, metadata: dict[str, str], options: StorageOptions
@@ -262,7 +262,7 @@ class PartsUpload:
         self._buffer += data
 
     def complete(self) -> None:
-        """Create the object conditionally; may be called again."""
+        """Create the object conditionally. The caller may call it again."""
         if self._buffer:
             self._put_part()
         what = f"creating {self._key}"
@@ -276,7 +276,7 @@ class PartsUpload:
         field(answer, "ETag", what, writes=True)
 
     def abort(self) -> None:
-        """End the upload at the store; one that cannot be ended is invisible, and left to gc."""
+        """Abort the upload at the store. If that fails, it stays invisible until ``gc``."""
         with suppress(KafkeepError), self._store.faults(f"giving up {self._key}"):
             self._store.client.abort_multipart_upload(**self._where())
 
@@ -332,7 +332,7 @@ def list_uploads(store: S3Store) -> Iterator[Upload]:
         for row in page.get("Uploads", []):
             began_ms = int(row["Initiated"].timestamp() * 1000)
             yield Upload(row["UploadId"], row["Key"].removeprefix(prefix), began_ms)
-        # SeaweedFS continues from the upload's id alone.
+        # SeaweedFS sends only the upload's id as the marker.
         markers = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
         after = {**asked, **{name: value for name, value in markers.items() if value}}
         if not page.get("IsTruncated") or after == asked:
@@ -341,10 +341,10 @@ def list_uploads(store: S3Store) -> Iterator[Upload]:
 
 
 def part_size(done: int, bound: int | None) -> int:
-    """Return the size of the next part after ``done`` of them.
+    """Return the size of the next part after ``done`` parts.
 
-    S3 accepts at most 10,000 parts, so they grow: steadily when the options set no size, else only
-    after 9,000 parts of that size, which no ordinary object reaches.
+    S3 accepts at most 10,000 parts, so parts grow. They grow steadily if the options set no size.
+    Otherwise they grow only after 9,000 parts, which no ordinary object reaches.
     """
     if bound is None:
         return PART_BYTES * (1 + done // 1000) ** 2

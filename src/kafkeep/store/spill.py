@@ -1,4 +1,4 @@
-"""Buffers for objects that are being written: in memory, then in one file on disk. In tasks."""
+"""Buffer unfinished objects in memory, and then in one file on disk. Runs in tasks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Extent = tuple[int, int]
 
 
 class Spill:
-    """One temporary file that many objects share, so that a thousand need one descriptor.
+    """One temporary file for many objects, so that a thousand objects need one descriptor.
 
-    Freed space is used again: the file is never larger than the most bytes it held at one time.
+    Freed space is reused. The file is never larger than the most bytes it held at one time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Spill:
             with self._changing, faults(f"keeping bytes of an object in {tempfile.gettempdir()}"):
                 if self._file is None:
                     self._file, path = tempfile.mkstemp(prefix="kafkeep-spill-")
-                    os.unlink(path)  # gone with its last reader, also after kill -9
+                    os.unlink(path)  # the system frees it with the process, also after kill -9
                 extents = allocate(len(data))
                 try:
                     _write(self._file, extents, memoryview(data))
@@ -65,17 +65,17 @@ class Spill:
             size -= len(chunk)
 
     def free(self, extents: Iterable[Extent]) -> None:
-        """Free these extents. Never waits, because an object may be dropped inside ``put``."""
+        """Free these extents. Never block, because an object may be dropped during ``put``."""
         self._freed.extend(extents)
         self._reclaim()
 
     def close(self) -> None:
-        """Delete the file; later writes begin a new one."""
+        """Delete the file. Later writes begin a new one."""
         with self._changing:
             self._close()
 
     def __del__(self) -> None:
-        self.close()  # when the upload of a window failed
+        self.close()  # in case the upload of a window failed
 
     def _allocate(self, size: int) -> list[Extent]:
         """Allocate free space first, then space at the end."""
@@ -94,7 +94,7 @@ class Spill:
         return [(self._end - size, size)]
 
     def _reclaim(self) -> None:
-        """Reclaim freed extents; a thread that holds the lock does it when it leaves."""
+        """Reclaim freed extents. If another thread holds the lock, that thread does it."""
         while self._freed and self._changing.acquire(blocking=False):
             try:
                 free = [*self._free]
@@ -144,7 +144,7 @@ def merged(extents: Iterable[Extent]) -> list[Extent]:
 
 
 class Body:
-    """The bytes of one object: the first ones on disk, the newest in memory."""
+    """The bytes of one object: the oldest on disk, the newest in memory."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill
@@ -173,7 +173,7 @@ class Body:
         self.in_memory = self.size = 0
 
     def single_chunk(self) -> bytes | None:
-        """Return all bytes if they are one object in memory, else None."""
+        """Return all bytes if they are a single chunk in memory, or else None."""
         return self._newest[0] if len(self._newest) == 1 and not self._written else None
 
     def __iter__(self) -> Iterator[bytes]:
