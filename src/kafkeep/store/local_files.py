@@ -276,7 +276,7 @@ class LocalWriter:
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
     ) -> None:
-        """Make the object visible whole, or raise KeyExistsError if the key is taken."""
+        """Make the object visible. Raise KeyExistsError if the key is taken."""
         joined, checked_tags = {**self._metadata, **check_metadata(metadata)}, check_tags(tags)
         if self._file is None:
             raise ValueError(f"{self._key} is written already")
@@ -294,14 +294,14 @@ class LocalWriter:
                     self._link(hidden)
                     sidecar = None
                 finally:
-                    # The object was not created: its metadata is removed too.
+                    # The object was not created, so its metadata is removed too.
                     if sidecar is not None:
                         remove_file(hidden, sidecar)
         finally:
             self.abort()
 
     def abort(self) -> None:
-        """Discard what was written; safe at any time."""
+        """Discard the written bytes. Safe to call at any time."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -340,6 +340,6 @@ def sidecar_name(key: str, stat: os.stat_result) -> str:
 
 
 def _stamp(descriptor: int) -> None:
-    """Give a file a unique time: now, with random digits below the millisecond."""
+    """Set a unique modification time: now, with random digits below the millisecond."""
     now_ns = time.time_ns() // 1_000_000 * 1_000_000 + secrets.randbelow(1_000_000)
     os.utime(descriptor, ns=(now_ns, now_ns))

@@ -165,7 +165,7 @@ class MemoryWriter:
         self._store.end_upload(self._upload)
 
     def abort(self) -> None:
-        """Discard what was written."""
+        """Discard the written bytes."""
         self._parts = []
         self._store.end_upload(self._upload)
 

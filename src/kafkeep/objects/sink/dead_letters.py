@@ -26,7 +26,7 @@ from kafkeep.store.spill import Spill
 
 PREFIX = "__connect.errors."
 BATCH_BYTES = 512 * 1024
-"""Half of Kafka's default for max.message.bytes; a larger dead letter is sent alone."""
+"""Half of Kafka's default for max.message.bytes. A larger dead letter gets its own batch."""
 FIRST = 50
 """The number of dead letters that are kept in memory for log messages."""
 MEMORY_BYTES = 8 << 20
