@@ -132,7 +132,7 @@ def test_a_foreign_record_in_the_target_stops_the_restore() -> None:
     sender = Sender(*KEY, PLACE, lambda skip: batches([b"a", b"b"], random.Random(1), skip))
     sender.begin(0)
     target.records.append(b"foreign")
-    with pytest.raises(PreflightError, match="somebody else writes to this topic"):
+    with pytest.raises(PreflightError, match="another producer writes to this topic"):
         send_all(
             FaultyWire(target, random.Random(1), 0.0),  # type: ignore[arg-type]
             [sender],

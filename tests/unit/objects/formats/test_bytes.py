@@ -247,8 +247,8 @@ def test_options_are_read_from_a_connector_configuration() -> None:
     ("given", "key", "why"),
     [
         ({}, "format.class", "missing"),
-        ({"format.class": "xml"}, "format.class", "no format"),
-        ({"headers.format.class": "bytes"}, "headers.format.class", "not possible"),
+        ({"format.class": "xml"}, "format.class", "format"),
+        ({"headers.format.class": "bytes"}, "headers.format.class", "not supported"),
         ({"s3.compression.type": "rar"}, "s3.compression.type", "one of"),
         ({"s3.compression.level": "10"}, "s3.compression.level", "from -1 to 9"),
         (
