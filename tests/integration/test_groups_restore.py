@@ -172,7 +172,7 @@ def test_groups_are_planned_applied_and_put_back(saved: Saved) -> None:
     saved.run(("groups", "rollback"), target).expect(0)
     assert committed(cluster, saved.group, target) == 5
     assert committed(cluster, saved.group, target, 1) < 0
-    assert "moved no groups" in saved.run(("groups", "rollback"), target).expect(14).stderr
+    assert "has not moved any group" in saved.run(("groups", "rollback"), target).expect(14).stderr
 
 
 def test_an_active_group_is_refused_by_name(saved: Saved) -> None:
