@@ -10,6 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from kafkeep import redact
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
 
 # How long an example takes depends on the machine and on kernels that compile at first use.
@@ -32,6 +33,15 @@ def _environment(folder: Path, *, secure: bool = False) -> Iterator[DevStatus]:
         )
     finally:
         stop(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrets_of_one_file() -> Iterator[None]:
+    """Forget a file's secrets after it: an ordinary word among them is masked in later messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redact, "_words", dict(redact._words))
+        patch.setattr(redact, "_known", redact._known)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -37,8 +37,9 @@ def service(world: World) -> Service:
     return world.start().wait_ready()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Start Chromium for one file: Playwright's event loop must not outlive its tests."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", headless=True, args=list(_FLAGS)

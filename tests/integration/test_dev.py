@@ -206,7 +206,7 @@ def test_missing_minio_is_told_before_anything_is_made(
 ) -> None:
     (tmp_path / "java").symlink_to(require_java())
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentFault, match="no command minio"):
+    with pytest.raises(EnvironmentFault, match="command minio is not installed"):
         start(DevOptions(folder=folder, s3="minio"))
     assert not folder.exists()
 
