@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -89,7 +90,7 @@ def test_every_record_is_there_once_and_in_order(count: int, seed: int, faults: 
     chances, target = random.Random(seed), FakeTarget()
     values = [b"%d" % i for i in range(count)]
     wire = FaultyWire(target, chances, faults)
-    with mock.patch.object(send.time, "sleep", lambda _: None):
+    with mock.patch.object(send, "time", mock.Mock(wraps=time, sleep=lambda _: None)):
         attempt(wire, target, values, chances)
     while wire.late:  # what a broken connection had swallowed arrives after the end
         wire.deliver_late()
@@ -110,7 +111,7 @@ def test_a_dead_attempts_late_requests_and_a_live_one_exclude_each_other(seed: i
     sizes = random.Random(seed)
     sender = Sender(*KEY, PLACE, lambda skip: batches(values, sizes, skip))
     sender.begin(0)
-    with mock.patch.object(send.time, "sleep", lambda _: None):
+    with mock.patch.object(send, "time", mock.Mock(wraps=time, sleep=lambda _: None)):
         with suppress(KeyboardInterrupt):
             send_all(
                 dead,  # type: ignore[arg-type]
@@ -168,10 +169,9 @@ class Refusing:
         self.now += seconds
 
     def send(self, values: list[bytes], pace: Callable[[int], None]) -> None:
-        with (
-            mock.patch.object(send.time, "sleep", self.pass_time),
-            mock.patch.object(send.time, "monotonic", lambda: self.now),
-        ):
+        # Only this module's clock: threads of other tests sleep by the real one.
+        clock = mock.Mock(sleep=self.pass_time, monotonic=lambda: self.now)
+        with mock.patch.object(send, "time", clock):
             sender = Sender(*KEY, PLACE, lambda skip: batches(values, random.Random(1), skip))
             sender.begin(0)
             send_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -279,7 +280,7 @@ def test_every_record_gets_there_once_whatever_becomes_of_requests_and_drivers(
     chances, stored = random.Random(seed), Stored(sources, seed)
     targets = {n: FakeTarget() for n in range(routing.partition_count or 2)}
     late: list[dict[tuple[str, int], bytes]] = []
-    with mock.patch.object(send.time, "sleep", lambda _: None):
+    with mock.patch.object(send, "time", mock.Mock(wraps=time, sleep=lambda _: None)):
         for dies in (0.3, 0.1, 0.0):
             wire = FaultyWire(targets, chances, faults)
             wire.late = late
