@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench import cases, topics
+from bench.versions import beside_version
 from kafkeep.dev import DevOptions, start, stop
 
 MEMORY = Path("/dev/shm")
@@ -30,6 +31,11 @@ def main() -> None:
         help="where the services keep their data; %(default)s if not given",
     )
     parser.add_argument("--only", nargs="*", choices=sorted(cases.CASES), default=None)
+    parser.add_argument(
+        "--against",
+        metavar="REVISION",
+        help="run this Git revision and the working tree in turn, --repeat times, and nothing else",
+    )
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kafkeep-bench-", dir=asked.folder))
     status = start(DevOptions(folder=folder, secure=True), progress=_say)
@@ -37,8 +43,12 @@ def main() -> None:
     results = {}
     try:
         topics.give_back_soon(status.bootstrap_servers)
+        if asked.against:
+            results[f"beside {asked.against}"] = beside_version(
+                status, asked.records, asked.repeat, asked.against
+            )
         for name, case in cases.CASES.items():
-            if asked.only is None or name in asked.only:
+            if not asked.against and (asked.only is None or name in asked.only):
                 _say(f"measuring {name}")
                 results[name] = case(status, asked.records, asked.repeat)
     finally:

@@ -50,7 +50,14 @@ def _folders(status: DevStatus, names: Iterable[str]) -> list[Path]:
     return [folder for folder in found if mine.fullmatch(folder.name)]
 
 
-def backup(status: DevStatus, topic: str, archive: str, *more: str, at: str | None = None) -> Cost:
+def backup(
+    status: DevStatus,
+    topic: str,
+    archive: str,
+    *more: str,
+    at: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Cost:
     return run_kafkeep(
         "backup",
         "--bootstrap-servers",
@@ -60,6 +67,7 @@ def backup(status: DevStatus, topic: str, archive: str, *more: str, at: str | No
         "--archive",
         archive,
         *more,
+        environment=environment,
     )
 
 
