@@ -10,8 +10,8 @@ from collections import deque
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
-from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.client.wire import FetchWanted, Isolation, Wire
 from kafkeep.options.kafka import KafkaOptions
 

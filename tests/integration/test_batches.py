@@ -13,9 +13,9 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, TimestampType, build_batch
 from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.client.fetch import FetchWanted
 from kafkeep.kafka.client.wire import Wire

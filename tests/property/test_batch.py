@@ -10,9 +10,9 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError, KafkeepError
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode, iter_decode
-from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import DELETE_HORIZON, Record, TimestampType, build_batch
 from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, -5, 2**63 - 1, -(2**63)])

@@ -12,8 +12,8 @@ from tests.support.stored_sinks import Stored, write_sink
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.completeness import what_is_missing
 from kafkeep.objects.records import iter_records
 from kafkeep.restore.read import iter_ready

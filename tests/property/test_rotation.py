@@ -21,8 +21,8 @@ from kafkeep.backup.fetch import RangeFetch, iter_chunks
 from kafkeep.backup.reconcile_reports import reconcile
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions

@@ -20,9 +20,9 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
 from kafkeep.kafka.batch.compression import Codec
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.options.record_changes import ChangeOptions

@@ -24,8 +24,8 @@ from kafkeep.backup import task
 from kafkeep.backup.reconcile_reports import reconcile
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import SinkIntent

@@ -12,8 +12,8 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 
 FIRST_MS = 1_700_000_000_000

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from hypothesis import strategies as st
 
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind, FetchWanted, Produced
 
 T = TypeVar("T")

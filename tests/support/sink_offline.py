@@ -9,8 +9,8 @@ from tests.support.golden.cases import GoldenCase, GoldenRecord
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import Origin
 from kafkeep.objects.sink.writer import SinkWriter

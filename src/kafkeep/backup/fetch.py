@@ -18,7 +18,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
-from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
+from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.client.wire import (
     Fetched,

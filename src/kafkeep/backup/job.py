@@ -1,11 +1,11 @@
 """A complete backup: snapshot, plan, intent, tasks, commit. Runs on the driver.
 
-This module decides the order of the steps; ``log_writer.py`` carries them out.
+This module decides the order of the steps; ``log_writer.py`` carries them out, and ``follow.py``
+repeats them until stopped.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +22,7 @@ from kafkeep.backup.cluster_snapshot import (
     is_unchanged,
     take_snapshot,
 )
+from kafkeep.backup.follow import FollowLoop
 from kafkeep.backup.incarnations import LoggedState
 from kafkeep.backup.log_writer import LogWriter, RunTasks
 from kafkeep.backup.plan import (
@@ -37,7 +38,7 @@ from kafkeep.backup.reconcile_reports import WeighedRange
 from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.sink_schedule import SinkTiming, late_times
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.errors import AccessDeniedError, PreflightError, RecordError, TransientError
+from kafkeep.errors import RecordError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import load_group_offsets
@@ -45,17 +46,11 @@ from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
-from kafkeep.retry import FOLLOW
 
 SNAPSHOT_MS = 5_000
 """If the last snapshot is younger than this, comparing end offsets is enough."""
 DUE_DETAILS_MS = 5_000
 """Maximum age of the settings and group offsets in a commit of data."""
-REFUSED_MS = 60_000
-"""While following, errors that a topic being created or deleted may cause are retried this long."""
-DENIED_MS = 300_000
-"""While following, credentials that worked before and are refused are retried this long."""
-logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -87,10 +82,6 @@ class BackupJob:
     _idle_since: ClusterSnapshot | None = field(init=False, default=None)
     """The last snapshot, if its cycle found nothing to do."""
     _details: ClusterDetails | None = field(init=False, default=None)
-    _refused_at: int | None = field(init=False, default=None)
-    _denied_at: int | None = field(init=False, default=None)
-    _has_succeeded: bool = field(init=False, default=False)
-    """True once a follow cycle has succeeded."""
     _has_initial_topics: bool = field(init=False, default=False)
     """True once the log holds the topics that existed at the start."""
 
@@ -120,7 +111,7 @@ class BackupJob:
             self.schemas.check()
         self._begin()
         if self.options.follow:
-            self._follow()
+            self._follow_loop().run()
         else:
             self._once()
         return self.summary.finish(self.log.state)
@@ -176,50 +167,18 @@ class BackupJob:
         positions = self.log.state.positions
         return all(positions.get(pid, 0) >= end for pid, end in until.items())
 
-    def _follow(self) -> None:
-        """Run cycles until stopped. After a transient failure, continue from the log's state."""
-        unsure, failures = False, 0
-        while not self.stop.is_set():
-            busy = False
-            try:
-                if unsure:
-                    self._begin()
-                    unsure = False
-                if not self._is_idle():
-                    with self.cycle_slot:
-                        given = self._observe_while_following()
-                        unsure = True  # a failure from here on leaves the state of the log unknown
-                        busy = self._cycle(given, None)
-                unsure, failures = False, 0
-                self._has_succeeded, self._denied_at = True, None
-            except (TransientError, AccessDeniedError) as error:
-                if isinstance(error, AccessDeniedError) and not self._tolerates_denial():
-                    raise
-                failures += 1
-                logger.warning("%s: %s; trying again", self.options.called, error.message)
-            if not busy:
-                self.stop.wait(self._pause(failures))
-
-    def _tolerates_denial(self) -> bool:
-        """Return True if credentials that are refused now worked less than ``DENIED_MS`` ago."""
-        self._denied_at = self._denied_at or self.now_ms()
-        return self._has_succeeded and self.now_ms() - self._denied_at <= DENIED_MS
-
-    def _pause(self, failures: int) -> float:
-        """Return the seconds until the next cycle. They grow with each consecutive failure."""
-        return replace(FOLLOW, first_wait_s=self.options.interval_ms / 1000).wait_s(failures)
-
-    def _observe_while_following(self) -> PlanInput:
-        """Take a snapshot. Retry errors that a topic being created or deleted may cause."""
-        try:
-            given = self._observe()
-        except PreflightError as error:
-            self._refused_at = self._refused_at or self.now_ms()
-            if self.now_ms() - self._refused_at > REFUSED_MS:
-                raise
-            raise TransientError(error.message) from error
-        self._refused_at = None
-        return given
+    def _follow_loop(self) -> FollowLoop:
+        return FollowLoop(
+            name=self.options.called,
+            interval_ms=self.options.interval_ms,
+            now_ms=self.now_ms,
+            stop=self.stop,
+            cycle_slot=self.cycle_slot,
+            begin=self._begin,
+            is_idle=self._is_idle,
+            observe=self._observe,
+            run_cycle=lambda given: self._cycle(given, None),
+        )
 
     def _is_idle(self) -> bool:
         """Return True if no partition has grown and no rule by the clock closes waiting records.

@@ -19,7 +19,7 @@ from kafkeep.backup.fetch import RangeFetch
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.decode import iter_decode
-from kafkeep.kafka.batch.format import Batches, scan_batches
+from kafkeep.kafka.batch.scan import Batches, scan_batches
 from kafkeep.kafka.client.wire import Fetched, Wire
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.naming import NameCheck

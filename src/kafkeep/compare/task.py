@@ -34,8 +34,8 @@ from kafkeep.compare.work import (
 )
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.kafka.batch.decode import iter_decode
-from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.layout import RESERVED_KEY
+from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.client.wire import Fetched, FetchWanted, Isolation, Pending, Wire, wire_for

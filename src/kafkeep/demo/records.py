@@ -19,8 +19,8 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
-from kafkeep.kafka.batch.format import check_crcs, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import check_crcs, scan_batches
 from kafkeep.kafka.client.wire import FetchWanted, Wire
 
 ORDERS, EVENTS = "orders", "events"

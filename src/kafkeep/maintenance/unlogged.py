@@ -29,7 +29,7 @@ from kafkeep.maintenance.inventory import TopicUsage, Usage
 from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, in_order
 from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.group import Grouped, expects, group
+from kafkeep.objects.unlogged.entries import Grouped, expects, group
 from kafkeep.objects.unlogged.listing import Listed, Listing
 from kafkeep.objects.unlogged.scan import Index, Scanned, list_objects, scan
 from kafkeep.objects.unlogged.view import unlogged_view

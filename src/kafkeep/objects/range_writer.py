@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.kafka.batch.format import Batches
+from kafkeep.kafka.batch.scan import Batches
 
 MAX_NAMES = 32
 """Names to try for one object while other writers' objects have them. Each adds one zero."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.decode import decode, iter_decode
-from kafkeep.kafka.batch.format import Batches
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
+from kafkeep.kafka.batch.scan import Batches
 from kafkeep.numba_setup import Int64s
 from kafkeep.objects.prefetch import ByteRangeReader, read_in_order
 from kafkeep.objects.segment.reader import iter_segment

@@ -25,8 +25,8 @@ from kafkeep.errors import (
 )
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import FetchWanted, Isolation, Pending, Produced, Wire
 from kafkeep.restore.document import TargetPartition
 from kafkeep.retry import PRODUCE

@@ -20,7 +20,8 @@ from kafkeep.archive.view import load_view
 from kafkeep.backup import job as job_module
 from kafkeep.backup import task
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from kafkeep.backup.job import DENIED_MS, BackupJob
+from kafkeep.backup.follow import DENIED_MS
+from kafkeep.backup.job import BackupJob
 from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import AccessDeniedError, RecordError
 from kafkeep.kafka.batch.layout import Record, build_batch

@@ -19,8 +19,8 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
 from kafkeep.maintenance.finding import FindingKind, Severity, VerifyReport
 from kafkeep.maintenance.info import load_info

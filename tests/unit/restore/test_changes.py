@@ -16,8 +16,8 @@ from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.option import ConfigErrors

@@ -12,8 +12,8 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions

@@ -9,8 +9,8 @@ import pytest
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.restore.plan import plan_partition
 from kafkeep.restore.read import iter_slices

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES
-from kafkeep.kafka.batch.format import Batches
+from kafkeep.kafka.batch.scan import Batches
 from kafkeep.kafka.batch.unpack import (
     AREA_BYTES,
     HEADER_KEY_BYTES,

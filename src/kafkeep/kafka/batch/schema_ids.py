@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kafkeep.kafka.batch.compression import compress
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import CODEC_MASK, HEADER_BYTES
 from kafkeep.kafka.batch.rewrite import ReadyBatch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, kernel, read_varint, view_bytes
 

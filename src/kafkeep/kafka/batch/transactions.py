@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.batch.format import Batches
 from kafkeep.kafka.batch.layout import HEADER_BYTES
+from kafkeep.kafka.batch.scan import Batches
 from kafkeep.numba_setup import (
     BAD_LENGTH,
     OK,

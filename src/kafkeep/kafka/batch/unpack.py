@@ -32,7 +32,7 @@ from kafkeep.numba_setup import (
 )
 
 if TYPE_CHECKING:
-    from kafkeep.kafka.batch.format import Batches
+    from kafkeep.kafka.batch.scan import Batches
 
 
 # mypy: disable-error-code="return-value,assignment"

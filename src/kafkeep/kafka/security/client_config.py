@@ -22,7 +22,7 @@ from typing import Any
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafkeep.errors import AccessDeniedError, UsageError
-from kafkeep.kafka.security.keystores import tls_context
+from kafkeep.kafka.security.tls import tls_context
 from kafkeep.options.files import load_text
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.redact import remember

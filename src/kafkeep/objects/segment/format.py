@@ -23,7 +23,7 @@ import zstandard
 from kafkeep.archive.document import RepeatedReads
 from kafkeep.archive.entry import IndexPoint, OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch.format import (
+from kafkeep.kafka.batch.scan import (
     NO_RECORD,
     Batches,
     UnsupportedBatchError,

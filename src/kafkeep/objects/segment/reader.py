@@ -17,7 +17,7 @@ from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import Batches, UnsupportedBatchError, check_crcs, scan_batches
+from kafkeep.kafka.batch.scan import Batches, UnsupportedBatchError, check_crcs, scan_batches
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 from kafkeep.objects.prefetch import HINT, ByteRangeReader, lost_with
 from kafkeep.objects.segment.format import FRAME_BYTES, MAX_FRAME_BYTES, read_segment, unpack_frame

@@ -33,7 +33,7 @@ from kafkeep.errors import (
 )
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
+from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.objects.range_writer import MAX_NAMES, Chunk, Uploads, WriteReport
 from kafkeep.objects.segment.format import SegmentEncoder, SegmentSummary
 

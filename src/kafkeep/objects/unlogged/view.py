@@ -12,7 +12,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView
 from kafkeep.objects.sink.read_windows import entries_by_partition, first_offset, iter_windows
-from kafkeep.objects.unlogged.group import Grouped, group
+from kafkeep.objects.unlogged.entries import Grouped, group
 from kafkeep.objects.unlogged.scan import Index
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
 from kafkeep.options.sink.formats import FormatKind

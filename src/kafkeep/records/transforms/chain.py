@@ -20,7 +20,10 @@ from kafkeep.records.arrow import run_bounds, valid_flags, view_offsets
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import Column
 from kafkeep.records.transforms.cast import Cast
-from kafkeep.records.transforms.fields import (
+from kafkeep.records.transforms.headers import DropHeaders, HeaderFrom, InsertHeader, header_matches
+from kafkeep.records.transforms.insert_field import InsertField, parse_insertions
+from kafkeep.records.transforms.mask_field import MaskField
+from kafkeep.records.transforms.reshape_fields import (
     CsvLine,
     ExtractField,
     Flatten,
@@ -29,15 +32,6 @@ from kafkeep.records.transforms.fields import (
     SetSchemaMetadata,
     ValueToKey,
 )
-from kafkeep.records.transforms.metadata import (
-    DropHeaders,
-    HeaderFrom,
-    InsertHeader,
-    RegexRouter,
-    TimestampRouter,
-    header_matches,
-)
-from kafkeep.records.transforms.set_fields import InsertField, MaskField, parse_insertions
 from kafkeep.records.transforms.sinetstream import (
     ByteArrayCast,
     MicrosecondTimestampConverter,
@@ -45,6 +39,7 @@ from kafkeep.records.transforms.sinetstream import (
     StringCast,
 )
 from kafkeep.records.transforms.timestamp_converter import TimestampConverter
+from kafkeep.records.transforms.topic_routers import RegexRouter, TimestampRouter
 from kafkeep.records.transforms.transform import Predicate, Transform
 
 

@@ -21,9 +21,9 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.kafka.admin.fill_offsets import LARGEST_FILLER, filler_batch
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import RESERVED_KEY
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.numba_setup import Int64s
 from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, first_offset
 from kafkeep.options.restore import RestoreOptions

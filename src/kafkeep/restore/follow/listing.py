@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafkeep.archive.commit import Gap
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.unlogged.group import expects
+from kafkeep.objects.unlogged.entries import expects
 from kafkeep.objects.unlogged.listing import (
     NO_OFFSET,
     Listed,

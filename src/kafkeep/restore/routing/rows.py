@@ -13,9 +13,9 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.decode import to_arrow
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.keys import matching
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.objects.prefetch import ByteRangeReader
 from kafkeep.objects.segment.reader import iter_segment

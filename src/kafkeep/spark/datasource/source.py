@@ -21,7 +21,7 @@ from kafkeep.archive.view import ArchiveView, list_logs, load_view, load_views
 from kafkeep.clock import now_ms
 from kafkeep.errors import DamagedError, NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch.decode import iter_decode
-from kafkeep.kafka.batch.format import Batches
+from kafkeep.kafka.batch.scan import Batches
 from kafkeep.objects.prefetch import HINT, MEMORY_BYTES
 from kafkeep.objects.segment.format import read_segment
 from kafkeep.objects.segment.reader import committed

@@ -20,7 +20,7 @@ from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.sink.transform_options import CsvLineOptions
 from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import Column, Kind, Schema
-from kafkeep.records.transforms.fields import CsvLine
+from kafkeep.records.transforms.reshape_fields import CsvLine
 
 CH_TBD = "ch.tbd.kafka.backuprestore."
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"

@@ -7,7 +7,6 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode, iter_decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import (
     CONTROL,
     DELETE_HORIZON,
@@ -16,6 +15,7 @@ from kafkeep.kafka.batch.layout import (
     TimestampType,
     build_batch,
 )
+from kafkeep.kafka.batch.scan import scan_batches
 
 RECORDS = [
     Record(10, 0, None, None),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.keys import deal, matching
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.options.restore import parse_filter
 

@@ -9,7 +9,6 @@ import pytest
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import check_crcs, scan_batches
 from kafkeep.kafka.batch.layout import (
     CONTROL,
     DELETE_HORIZON,
@@ -19,6 +18,7 @@ from kafkeep.kafka.batch.layout import (
     build_batch,
 )
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup, stamp
+from kafkeep.kafka.batch.scan import check_crcs, scan_batches
 
 ALL = OffsetRange(0, 2**62)
 MAX = 1 << 20

@@ -18,9 +18,9 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.compare.task import ids_of, mapped, with_ids
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup, stamp
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 

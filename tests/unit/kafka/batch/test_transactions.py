@@ -4,8 +4,8 @@ import pytest
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"

@@ -19,7 +19,7 @@ from kafkeep.kafka.security.client_config import (
     parse_jaas,
     property_notes,
 )
-from kafkeep.kafka.security.keystores import tls_context
+from kafkeep.kafka.security.tls import tls_context
 from kafkeep.options.kafka import KafkaOptions
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import (
     SegmentEncoder,
     SegmentSummary,

@@ -9,8 +9,8 @@ from tests.support.archive_builder import records
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.errors import TransientError
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.segment.writer import SegmentIntent, SegmentWriter
 from kafkeep.store.memory import MemoryStore

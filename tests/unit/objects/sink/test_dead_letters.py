@@ -11,8 +11,8 @@ from tests.support.fake_kafka import Answer
 from kafkeep.archive.entry import PartitionId
 from kafkeep.errors import KafkeepError, RecordError, TransientError
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.sink import dead_letters as letters_module
 from kafkeep.objects.sink.dead_letters import DeadLetter, DeadLetterQueue, send_dead_letters

@@ -12,8 +12,8 @@ import pytest
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.errors import TransientError
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import Origin
 from kafkeep.objects.sink.rotation import Reason

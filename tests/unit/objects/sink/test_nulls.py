@@ -17,8 +17,8 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.names import KeyLimits
 from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import NameCheck, Origin
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline

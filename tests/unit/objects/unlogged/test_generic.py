@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafkeep.objects.unlogged.group import group
+from kafkeep.objects.unlogged.entries import group
 from kafkeep.objects.unlogged.listing import Names, UnloggedName
 from kafkeep.objects.unlogged.scan import Scanned, numbered
 from kafkeep.options.option import ConfigErrors

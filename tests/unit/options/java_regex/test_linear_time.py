@@ -21,7 +21,7 @@ from kafkeep.connect.safety import restrictions
 from kafkeep.connect.safety.secrets import hide, is_secret, mask
 from kafkeep.connect.worker.config_providers import Providers, iter_references
 from kafkeep.errors import KafkeepError
-from kafkeep.kafka.security.keystores import _normal_pem
+from kafkeep.kafka.security.tls import _normal_pem
 from kafkeep.options.sink.date_patterns import parse_path_format
 from kafkeep.records.converters.simple_headers import parse_number
 from kafkeep.records.partitioners.joda import parse_text_ms

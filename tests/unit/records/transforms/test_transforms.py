@@ -29,7 +29,7 @@ from kafkeep.records.schema import (
     arrow_type,
 )
 from kafkeep.records.transforms.chain import Chain, open_chain
-from kafkeep.records.transforms.set_fields import InsertField
+from kafkeep.records.transforms.insert_field import InsertField
 
 P = "org.apache.kafka.connect.transforms."
 TIME = 1733219880000

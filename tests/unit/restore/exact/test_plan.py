@@ -14,9 +14,9 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.kafka.admin.fill_offsets import filler_batch
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
-from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import RESERVED_KEY
 from kafkeep.kafka.batch.rewrite import ReadyBatch
+from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.producible import iter_ready_batches
 from kafkeep.objects.sink.read_windows import Window
 from kafkeep.options.restore import RestoreOptions

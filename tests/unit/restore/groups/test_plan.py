@@ -11,8 +11,8 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.errors import DamagedError, PreflightError, UsageError
-from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.restore.groups.job import GroupChange, group_changes, load_history, save_change

@@ -7,13 +7,6 @@ import pytest
 
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.compression import Codec
-from kafkeep.kafka.batch.format import (
-    NO_RECORD,
-    UnsupportedBatchError,
-    check_crcs,
-    min_timestamps,
-    scan_batches,
-)
 from kafkeep.kafka.batch.layout import (
     CONTROL,
     DELETE_HORIZON,
@@ -21,6 +14,13 @@ from kafkeep.kafka.batch.layout import (
     Record,
     TimestampType,
     build_batch,
+)
+from kafkeep.kafka.batch.scan import (
+    NO_RECORD,
+    UnsupportedBatchError,
+    check_crcs,
+    min_timestamps,
+    scan_batches,
 )
 
 # One record (timestamp 1000, key "k", value "v") as the Java producer writes it, by hand.
