@@ -169,6 +169,7 @@ class _Parts:
             loggers=loggers,
             token=token,
             cluster_id=_ClusterId(worker),
+            kafka=worker.kafka,
             now_ms=now_ms,
             settings=_settings(worker, worker_id, store.describe()),
             tls=None if worker.tls is None else worker.tls.client,

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
+from kafkeep.connect.catalog.archives import Archives
+from kafkeep.connect.catalog.catalog import Catalog, archive_places
+from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals
@@ -43,6 +46,7 @@ from kafkeep.connect.service.overview import (
 )
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
+from kafkeep.options.kafka import KafkaOptions
 from kafkeep.retry import LEADER
 from kafkeep.spark.jvm import read_jvm
 
@@ -69,6 +73,7 @@ class Herder:
         loggers: Loggers,
         token: str,
         cluster_id: Callable[[], str | None],
+        kafka: KafkaOptions,
         now_ms: Callable[[], int],
         settings: WorkerSettings | None = None,
         tls: ssl.SSLContext | None = None,
@@ -86,12 +91,17 @@ class Herder:
         self._settings = settings or WorkerSettings(version=VERSION)
         self._growth = ArchiveGrowth()
         self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
+        self.catalog = Catalog(
+            cluster=LiveCluster(kafka),
+            archives=Archives(archive_places(self._resolved, context_for)),
+        )
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
 
     def close(self) -> None:
-        """Close the connections to other workers."""
+        """Close the connections to other workers and to Kafka."""
         self._forwarder.close()
+        self.catalog.close()
 
     def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run an operation on the worker that leads; 409 when none does."""
@@ -150,6 +160,16 @@ class Herder:
         if connector is None:
             raise RestError(404, otherwise.format(name=name))
         return connector
+
+    def _resolved(self) -> dict[str, dict[str, str]]:
+        """Return the configurations in use, without those whose secrets cannot be read."""
+        found = {}
+        for name, connector in self._connectors().items():
+            try:
+                found[name] = dict(self._definitions.resolve(connector.config))
+            except KafkeepError:
+                continue
+        return found
 
     def root(self) -> Json:
         """Return version, commit and kafka_cluster_id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ParamSpec, Protocol, TypeVar
 
+from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -31,6 +32,10 @@ class ConnectService(Protocol):
     with secrets and with references to config providers; the REST API masks them. Messages and
     codes are those of ``connect-golden``.
     """
+
+    @property
+    def catalog(self) -> Catalog:
+        """The live cluster and the archives of the connectors."""
 
     def root(self) -> Json:
         """Return version, commit and kafka_cluster_id."""

@@ -18,6 +18,7 @@ from kafkeep.connect.service.state import ServiceState
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import TransientError
+from kafkeep.options.kafka import KafkaOptions
 
 TOLD = ConnectorStatus(
     name="one",
@@ -70,6 +71,7 @@ def follower(journal: Journal) -> Herder:
         loggers=Loggers(lambda: 1),
         token="t",
         cluster_id=lambda: None,
+        kafka=KafkaOptions("localhost:1"),
         now_ms=lambda: 1,
     )
 

@@ -1,0 +1,158 @@
+"""The archives that the service knows of, and their logs, kept in memory while they are shown."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from kafkeep.archive.checkpoint import LoadedLog, load_log
+from kafkeep.archive.keys import log_key, log_prefix
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView, list_logs
+from kafkeep.connect.catalog.entry_index import EntryIndexes
+from kafkeep.connect.model import RestError
+from kafkeep.options.storage import StorageOptions
+from kafkeep.store.open import open_store
+
+FRESH_S = 1.0
+"""A log that was read less than this ago is not looked at again."""
+_LOGS_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlace:
+    """Where an archive is, and which connectors write to it."""
+
+    address: str
+    storage: StorageOptions | None = field(default=None, repr=False)
+    connectors: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """A short name for addresses of pages: it stays the same as long as the address does."""
+        return hashlib.sha256(self.address.encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLog:
+    """One log as it was at its newest commit."""
+
+    place: ArchivePlace
+    store: ObjectStore = field(repr=False)
+    loaded: LoadedLog = field(repr=False)
+    view: ArchiveView = field(repr=False)
+    entries: pa.Table = field(repr=False)
+    """Its entries; the columns are ``entry_index.SCHEMA``'s."""
+
+    @property
+    def name(self) -> str:
+        """The name of the log."""
+        return self.view.name
+
+
+@dataclass(slots=True)
+class _Kept:
+    log: ArchiveLog
+    looked_at: float
+
+
+class Archives:
+    """Opens archives and logs; safe to use from any thread."""
+
+    def __init__(
+        self,
+        places: Callable[[], Iterable[ArchivePlace]],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create it; ``places`` returns the archives of the connectors that exist now."""
+        self._places = places
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._stores: dict[ArchivePlace, ObjectStore] = {}
+        self._logs: dict[tuple[str, str], _Kept] = {}
+        self._names: dict[str, tuple[float, Sequence[str]]] = {}
+        self._loading: dict[tuple[str, str], threading.Lock] = {}
+        self._indexes = EntryIndexes()
+
+    def places(self) -> list[ArchivePlace]:
+        """Return the archives, sorted by address."""
+        return sorted(self._places(), key=lambda one: one.address)
+
+    def place(self, id: str) -> ArchivePlace:
+        """Return an archive by its id; 404 when no connector uses it."""
+        for one in self._places():
+            if one.id == id:
+                return one
+        raise RestError(404, f"No connector of this service uses an archive {id!r}")
+
+    def store(self, place: ArchivePlace) -> ObjectStore:
+        """Return the store of an archive."""
+        with self._lock:
+            store = self._stores.get(place)
+        if store is None:
+            store = open_store(place.address, place.storage)
+            with self._lock:
+                self._stores[place] = store
+        return store
+
+    def log_names(self, place: ArchivePlace) -> Sequence[str]:
+        """Return the names of an archive's logs, sorted; NoSuchArchiveError when there is none."""
+        now = self._monotonic()
+        known = self._names.get(place.id)
+        if known is not None and now - known[0] < FRESH_S:
+            return known[1]
+        names = list_logs(self.store(place))
+        self._names[place.id] = now, names
+        return names
+
+    def log(self, place: ArchivePlace, name: str) -> ArchiveLog:
+        """Return a log at its newest commit; 404 when there is none of that name."""
+        id = place.id, name
+        with self._lock:
+            loading = self._loading.setdefault(id, threading.Lock())
+        with loading:  # so that pages that arrive together read it once
+            kept = self._logs.get(id)
+            now = self._monotonic()
+            if kept is not None and now - kept.looked_at < FRESH_S:
+                return kept.log
+            store = self.store(place)
+            if kept is None or kept.log.place != place or _has_grown(kept.log):
+                kept = _Kept(self._load(place, store, name), now)
+            kept.looked_at = now
+            self._keep(id, kept)
+            return kept.log
+
+    def logs(self, place: ArchivePlace) -> list[ArchiveLog]:
+        """Return all logs of an archive, by name."""
+        return [self.log(place, name) for name in self.log_names(place)]
+
+    def _load(self, place: ArchivePlace, store: ObjectStore, name: str) -> ArchiveLog:
+        loaded = load_log(store, name)
+        if loaded.state.commit < 0:
+            raise RestError(404, f"{place.address} has no log named {name!r}")
+        return ArchiveLog(
+            place=place,
+            store=store,
+            loaded=loaded,
+            view=ArchiveView(store, loaded),
+            entries=self._indexes.load(store, loaded),
+        )
+
+    def _keep(self, id: tuple[str, str], kept: _Kept) -> None:
+        with self._lock:
+            if id not in self._logs and len(self._logs) >= _LOGS_KEPT:
+                del self._logs[next(iter(self._logs))]
+            self._logs[id] = kept
+
+
+def _has_grown(log: ArchiveLog) -> bool:
+    """Return True when there is a commit after the one that was loaded; costs one listing."""
+    name = log.name
+    later = log.store.list(log_prefix(name), after=log_key(name, log.view.commit))
+    return next(iter(later), None) is not None

@@ -1,0 +1,57 @@
+"""Everything that the pages and ``/kafkeep/v1`` show beside connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.connectors.families import find_family
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.sink import read_sink
+from kafkeep.errors import KafkeepError
+from kafkeep.options.storage import StorageOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """The live cluster and the archives of the connectors. Safe to use from any thread."""
+
+    cluster: LiveCluster
+    archives: Archives
+
+    def close(self) -> None:
+        """Close the connections to Kafka."""
+        self.cluster.close()
+
+
+def archive_places(
+    configs: Callable[[], Mapping[str, Mapping[str, str]]],
+    context_for: Callable[[Mapping[str, str]], JobContext],
+) -> Callable[[], Iterator[ArchivePlace]]:
+    """Return what finds the archives of the connectors whose resolved ``configs`` are given.
+
+    A connector whose configuration cannot be read has no archive; its status says why.
+    """
+
+    def places() -> Iterator[ArchivePlace]:
+        found: dict[str, tuple[StorageOptions | None, list[str]]] = {}
+        for name, config in sorted(configs().items()):
+            try:
+                if find_family(config.get("connector.class", "")).kind == "source":
+                    continue
+                sink = read_sink(name, config, context_for(config))
+            except KafkeepError:
+                continue
+            found.setdefault(sink.archive, (sink.storage, []))[1].append(name)
+        return _places(found.items())
+
+    return places
+
+
+def _places(
+    found: Iterable[tuple[str, tuple[StorageOptions | None, list[str]]]],
+) -> Iterator[ArchivePlace]:
+    for address, (storage, names) in found:
+        yield ArchivePlace(address=address, storage=storage, connectors=tuple(names))

@@ -1,0 +1,84 @@
+"""Archives as pages see them: kept in memory, read again when they have grown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.archive_builder import build_archive, partition
+
+from kafkeep.archive.commit import Changes
+from kafkeep.archive.entry import PartitionId
+from kafkeep.connect.catalog.archives import FRESH_S, ArchivePlace, Archives
+from kafkeep.connect.model import RestError
+from kafkeep.store.open import open_store
+
+
+class Scene:
+    """An archive with a log, and a clock that is set by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = ArchivePlace(address=str(folder), connectors=("sink",))
+        self.store = open_store(str(folder))
+        self.now = 0.0
+        self.archives = Archives(lambda: [self.place], monotonic=lambda: self.now)
+
+    def pass_time(self) -> None:
+        self.now += FRESH_S + 0.1
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_index_has_a_row_for_each_entry(scene: Scene, checkpoint: bool) -> None:
+    built = build_archive(
+        scene.store,
+        {"orders": [partition(0, 10, 25), partition(5, 9)], "users": [partition(0, 3)]},
+        checkpoint=checkpoint,
+    )
+    log = scene.archives.log(scene.place, "backup")
+    rows = log.entries.to_pylist()
+    assert sorted(row["key"] for row in rows) == sorted(one.key for one in built.entries)
+    assert {(row["topic"], row["partition"], row["start"], row["end"]) for row in rows} == {
+        ("orders", 0, 0, 10),
+        ("orders", 0, 10, 25),
+        ("orders", 1, 5, 9),
+        ("users", 0, 0, 3),
+    }
+    assert {row["view"] for row in rows} == {"value"}
+
+
+def test_a_log_is_read_again_only_when_it_has_grown(scene: Scene) -> None:
+    built = build_archive(scene.store, {"orders": [partition(0, 10)]})
+    first = scene.archives.log(scene.place, "backup")
+    scene.pass_time()
+    assert scene.archives.log(scene.place, "backup") is first
+    built.log.append(Changes(groups={"g": {PartitionId("orders", 1, 0): 4}}))
+    assert scene.archives.log(scene.place, "backup") is first  # looked at a moment ago
+    scene.pass_time()
+    again = scene.archives.log(scene.place, "backup")
+    assert again is not first
+    assert again.view.groups == {"g": {PartitionId("orders", 1, 0): 4}}
+
+
+def test_retired_entries_are_not_in_the_index(scene: Scene) -> None:
+    built = build_archive(scene.store, {"orders": [partition(0, 10, 25)]})
+    pid = PartitionId("orders", 1, 0)
+    built.log.append(Changes(retired={pid: 10}, positions={pid: 10}))
+    rows = scene.archives.log(scene.place, "backup").entries.to_pylist()
+    kept = {entry.key for entry in scene.archives.log(scene.place, "backup").view.entries()}
+    assert {row["key"] for row in rows} == kept
+    assert [(row["start"], row["end"]) for row in rows] == [(0, 10)]
+
+
+def test_unknown_archives_and_logs_are_not_found(scene: Scene) -> None:
+    build_archive(scene.store, {"orders": [partition(0, 10)]})
+    assert scene.archives.place(scene.place.id) == scene.place
+    assert scene.archives.log_names(scene.place) == ["backup"]
+    with pytest.raises(RestError, match="No connector of this service uses an archive"):
+        scene.archives.place("0123456789")
+    with pytest.raises(RestError, match="has no log named 'other'"):
+        scene.archives.log(scene.place, "other")
