@@ -35,23 +35,16 @@ from kafkeep.cli.output import (
     record_progress,
     say,
 )
-from kafkeep.cli.verify import ReportOption
+from kafkeep.cli.verify import ReportOption, report_file
 from kafkeep.clock import now_ms, tool_name
 from kafkeep.errors import UsageError
-from kafkeep.maintenance.report import (
-    Bars,
-    ReportPage,
-    Section,
-    Table,
-    check_report_path,
-    write_report,
-)
 from kafkeep.options.java_regex import java_regex
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size, format_time
 
 if TYPE_CHECKING:
+    from kafkeep.maintenance.report import ReportPage, Section
     from kafkeep.options.kafka import Locations
     from kafkeep.restore.summary import RestoreSummary
 
@@ -61,6 +54,8 @@ VERSION = 1
 
 def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> ReportPage:
     """Return the report page: what was written. Only ``verify --against`` proves it right."""
+    from kafkeep.maintenance.report import Bars, ReportPage, Table  # noqa: PLC0415
+
     told = summary.to_json()
     warnings = summary.warnings
     groups = sorted(summary.groups.items())
@@ -129,7 +124,7 @@ def restore_command(
             "--report cannot be combined with --dry-run: nothing is restored",
             hint="Leave out --report; --output json prints the plan and the preflight.",
         )
-    file = check_report_path(report) if report is not None else None
+    file = report_file(report)
     config = load_connector_config(connector_config)
     unlogged = parse_unlogged(config, settings or ())
     options = _with_topics(config or {}, options)
@@ -166,6 +161,8 @@ def restore_command(
     else:
         print_pairs(_pairs(summary, options))
     if file is not None:
+        from kafkeep.maintenance.report import write_report  # noqa: PLC0415
+
         write_report(restore_page(summary, locations, now_ms()), file)
     raise typer.Exit(summary.exit_code)
 

@@ -102,7 +102,7 @@ def verify_command(
             ", ".join(given) + " needs --against",
             hint="Name the cluster to compare: --against HOST:PORT.",
         )
-    _alone(source, topic, deep, workers, _file(report), output)
+    _alone(source, topic, deep, workers, report_file(report), output)
 
 
 def _refuse_beside_against(
@@ -132,7 +132,8 @@ def _given(options: CompareOptions) -> list[str]:
     return [o.flag for o in iter_options(CompareOptions) if getattr(options, o.field) != o.default]
 
 
-def _file(report: str | None) -> Path | None:
+def report_file(report: str | None) -> Path | None:
+    """Return the file of ``--report``, checked; UsageError when it cannot be written."""
     from kafkeep.maintenance.report import check_report_path  # noqa: PLC0415 - keeps --help fast
 
     return None if report is None else check_report_path(report)
@@ -196,7 +197,7 @@ def _against(  # noqa: PLR0917
     report: str | None,
     output: Output,
 ) -> None:
-    file = _file(report)
+    file = report_file(report)
     spark = start_spark(spark_conf, preload=preload.COMPARE)
     from kafkeep.compare.job import run_compare  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.compare.result import KIND  # noqa: PLC0415
