@@ -35,7 +35,6 @@ from rich.text import Text
 from kafkeep.clock import now_ms
 from kafkeep.errors import EnvironmentFault, InterruptedRunError, KafkeepError
 from kafkeep.redact import redact
-from kafkeep.store.local_files import disk_fault
 
 OnProgress = Callable[[int, int], None]
 
@@ -190,8 +189,12 @@ def error_of(error: BaseException) -> KafkeepError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError("interrupted")
-    if isinstance(error, OSError) and (fault := disk_fault(error)) is not None:
-        return fault
+    if isinstance(error, OSError):
+        from kafkeep.store.local_files import disk_fault  # noqa: PLC0415 - keeps --help fast
+
+        fault = disk_fault(error)
+        if fault is not None:
+            return fault
     return KafkeepError(
         f"unexpected error: {type(error).__name__}: {error}",
         hint="Run kafkeep --debug … again and report its output; credentials are masked.",
