@@ -17,6 +17,7 @@ from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.options.backup import MIB
+from kafkeep.spark.bundles import pack_evenly
 
 SMALLEST_SPLIT_BYTES = 32 * MIB
 SMALLEST_BUNDLE_BYTES = 8 * MIB
@@ -81,15 +82,9 @@ def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedR
     ranges = sorted(ranges, key=lambda r: (-r.est_bytes, r.planned.partition_id))
     total = sum(r.est_bytes for r in ranges)
     wanted = min(bundles, len(ranges), max(1, total // (SMALLEST_BUNDLE_BYTES)))
-    slots: list[tuple[int, list[WeighedRange]]] = [(0, []) for _ in range(wanted)]
-    for r in ranges:
-        index = min(range(len(slots)), key=lambda i: (slots[i][0], len(slots[i][1])))
-        weight, members = slots[index]
-        slots[index] = (weight + r.est_bytes, [*members, r])
     return [
         tuple(sorted(members, key=lambda r: (r.leader, r.planned.partition_id, r.planned.range)))
-        for _, members in slots
-        if members
+        for members in pack_evenly(ranges, wanted, lambda r: r.est_bytes)
     ]
 
 

@@ -13,6 +13,7 @@ from kafkeep.compare.keyed import Share
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import Locations
+from kafkeep.spark.bundles import pack_evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,5 @@ class WorkResult:
 
 def pack(work: Sequence[CompareWork], bundles: int) -> list[tuple[CompareWork, ...]]:
     """Distribute work over at most ``bundles`` tasks of even weight."""
-    slots: list[list[CompareWork]] = [[] for _ in range(max(1, bundles))]
-    weights = [0] * len(slots)
-    for item in sorted(work, key=lambda one: -one.est_bytes):
-        lightest = weights.index(min(weights))
-        slots[lightest].append(item)
-        weights[lightest] += item.est_bytes + 1
-    return [tuple(slot) for slot in slots if slot]
+    largest_first = sorted(work, key=lambda one: -one.est_bytes)
+    return pack_evenly(largest_first, bundles, lambda one: one.est_bytes + 1)

@@ -14,6 +14,7 @@ from kafkeep.restore.exact.plan import lanes, needs_transactions, transactional_
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.selection import WindowSlice
 from kafkeep.restore.task import ExactWay, RestoreBundle, Route, RouteSource, TargetWork
+from kafkeep.spark.bundles import pack_evenly
 
 LARGEST_BUNDLE_BYTES = 1 << 30
 """Up to this size one task is best: a request carries a batch for each of its partitions, so the
@@ -36,13 +37,8 @@ def bundles_for(work: Iterable[TargetWork], cores: int) -> int:
 
 def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetWork, ...]]:
     """Distribute partitions over at most ``bundles`` tasks of even weight, each in one task."""
-    slots: list[list[TargetWork]] = [[] for _ in range(bundles)]
-    weights = [0] * bundles
-    for item in sorted(work, key=lambda w: (-w.est_bytes, w.topic, w.partition)):
-        lightest = weights.index(min(weights))
-        slots[lightest].append(item)
-        weights[lightest] += item.est_bytes + 1
-    return [tuple(slot) for slot in slots if slot]
+    largest_first = sorted(work, key=lambda w: (-w.est_bytes, w.topic, w.partition))
+    return pack_evenly(largest_first, bundles, lambda w: w.est_bytes + 1)
 
 
 def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
