@@ -117,6 +117,10 @@ def _parse(option: Option, text: str) -> Any:
         raise UsageError(f"{option.flag}: {text!r} is not a valid value") from error
 
 
+_SHORT = {"--topics": ("-t",)}
+"""Short flags, as kcat has them."""
+
+
 def _parameter(option: Option, needs: str) -> inspect.Parameter:
     text = _help(option, needs)
     if option.is_flag:
@@ -124,7 +128,10 @@ def _parameter(option: Option, needs: str) -> inspect.Parameter:
         default: Any = option.default
     else:
         info = typer.Option(
-            option.flag, help=text, metavar=option.metavar or "TEXT", show_default=False
+            *(option.flag, *_SHORT.get(option.flag, ())),
+            help=text,
+            metavar=option.metavar or "TEXT",
+            show_default=False,
         )
         annotation, default = Annotated[str | None, info], None
     return flag(option.field, annotation, default)
@@ -138,6 +145,7 @@ def _help(option: Option, needs: str) -> str:
 
 _BOOTSTRAP = typer.Option(
     "--bootstrap-servers",
+    "-b",
     envvar="KAFKEEP_BOOTSTRAP_SERVERS",
     metavar="HOST:PORT,…",
     help="Kafka brokers to connect to first.",
