@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 TWO_AT_ONCE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check browser test test-unit test-kill demo bench format clean
+.PHONY: setup build check browser test test-unit test-kill demo bench docs format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -59,5 +59,8 @@ demo: $(STAMP)  ## the whole story on real services
 bench: $(STAMP)  ## speed beside the floor, in one run
 	$(BIN)/python -m bench
 
+docs: $(STAMP)  ## the documentation site, in site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
