@@ -32,7 +32,7 @@ from kafkeep.errors import KafkeepError
 from kafkeep.ui.csrf import COOKIE, FIELD, FormTokens, is_cookie, new_cookie
 from kafkeep.ui.events import EVERY_S, LiveStreams
 from kafkeep.ui.frame import ROOT, STATIC, Frame
-from kafkeep.ui.pages.registry import LIVE, NAVIGATION, ROUTES
+from kafkeep.ui.pages.registry import LIVE, MESSAGES, NAVIGATION, ROUTES
 from kafkeep.ui.visit import PageRoute, Visit
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Console:
         self._service = service
         self._security = security
         self._tokens = FormTokens(secret)
-        self._frame = Frame(NAVIGATION)
+        self._frame = Frame(NAVIGATION, MESSAGES)
         self._streams = LiveStreams(every_s)
         self._pages = anyio.CapacityLimiter(_PAGES_AT_ONCE)
         self._app = Starlette(

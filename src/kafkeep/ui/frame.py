@@ -70,7 +70,10 @@ def load_assets() -> tuple[Asset, ...]:
 class Frame:
     """Renders templates. Undefined names are errors, and every value is escaped."""
 
-    def __init__(self, navigation: Sequence[NavLink]) -> None:
+    def __init__(
+        self, navigation: Sequence[NavLink], messages: Mapping[str, str] | None = None
+    ) -> None:
+        self.messages = messages or {}
         self._environment = Environment(
             loader=FileSystemLoader(_TEMPLATES),
             autoescape=True,

@@ -16,19 +16,6 @@ from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.ui.frame import HEADERS, ROOT, Frame
 
-MESSAGES: Mapping[str, str] = {
-    "created": "The connector was created.",
-    "saved": "The configuration was saved. The connector runs with it from now on.",
-    "unchanged": "The configuration is what it was. Nothing changed.",
-    "pause": "The connector pauses: it finishes its current cycle first.",
-    "stop": "The connector stops and releases its tasks.",
-    "resume": "The connector runs again.",
-    "restart": "The connector was asked to restart.",
-    "restart-task": "The task was asked to restart.",
-    "deleted": "The connector was deleted. Its archive stays in the bucket.",
-}
-"""What a page says after a change, by the ``done`` of its address. Only these can be shown."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
@@ -67,7 +54,7 @@ class Visit:
 
     def page(self, template: str, *, title: str, http_status: int = 200, **values: Any) -> Response:
         """Return a whole page in the frame."""
-        message = MESSAGES.get(self.query.get("done", ""))
+        message = self.frame.messages.get(self.query.get("done", ""))
         html = self.fragment(template, title=title, message=message, **values)
         return HTMLResponse(html, http_status, dict(HEADERS))
 

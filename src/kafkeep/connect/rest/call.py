@@ -271,3 +271,25 @@ class Endpoint:
     media_type: str = "application/json"
     quick: bool = False
     """True when it only reads connectors: it needs no thread while these are in memory."""
+
+
+def get_endpoint(
+    path: str,
+    run: Responder,
+    schema: str,
+    text: str,
+    query: tuple[Query, ...] = (),
+    *,
+    quick: bool = False,
+) -> Endpoint:
+    """Return an endpoint that reads: GET, for everybody who may read."""
+    return Endpoint(
+        method="GET",
+        path=path,
+        role=Role.READ,
+        run=run,
+        help=text,
+        answers={200: schema},
+        query=query,
+        quick=quick,
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kafkeep.connect.model import TargetState
 from kafkeep.connect.rest import connectors as c
-from kafkeep.connect.rest import kafkeep_calls as k
 from kafkeep.connect.rest import worker_calls as w
-from kafkeep.connect.rest.call import Endpoint, Query, Responder
+from kafkeep.connect.rest.call import Endpoint, Query, get_endpoint
+from kafkeep.connect.rest.v1 import registry as v1
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 
@@ -14,30 +14,9 @@ _ONE = "/connectors/{connector}"
 _PLUGIN = "/connector-plugins/{plugin}/config"
 
 
-def _get(
-    path: str,
-    run: Responder,
-    schema: str,
-    text: str,
-    query: tuple[Query, ...] = (),
-    *,
-    quick: bool = False,
-) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        role=Role.READ,
-        run=run,
-        help=text,
-        answers={200: schema},
-        query=query,
-        quick=quick,
-    )
-
-
 _READ = (
-    _get("/", w.root, "Worker", "Version, commit and the id of the Kafka cluster."),
-    _get(
+    get_endpoint("/", w.root, "Worker", "Version, commit and the id of the Kafka cluster."),
+    get_endpoint(
         "/connectors",
         c.list_connectors,
         "Connectors",
@@ -52,7 +31,7 @@ _READ = (
         quick=True,
     ),
     *(
-        _get(_ONE + path, run, schema, text, quick=True)
+        get_endpoint(_ONE + path, run, schema, text, quick=True)
         for path, run, schema, text in (
             ("", c.get, "Connector", "A connector, its configuration, its tasks."),
             ("/config", c.get_config, "Config", "Its configuration alone."),
@@ -61,37 +40,20 @@ _READ = (
             ("/tasks/{task}/status", c.task_status, "TaskStatus", "One task's state."),
         )
     ),
-    _get(f"{_ONE}/topics", c.topics, "Topics", "Topics it has read or written."),
-    _get(f"{_ONE}/offsets", c.offsets, "Offsets", "How far it is in each partition."),
-    _get(
+    get_endpoint(f"{_ONE}/topics", c.topics, "Topics", "Topics it has read or written."),
+    get_endpoint(f"{_ONE}/offsets", c.offsets, "Offsets", "How far it is in each partition."),
+    get_endpoint(
         "/connector-plugins",
         w.plugins,
         "Plugins",
         "Connector classes known here.",
         (Query(name="connectorsOnly", help="false: converters, transforms and others as well."),),
     ),
-    _get(_PLUGIN, w.plugin_config, "KeyList", "The keys of a plugin, as forms are built from."),
-    _get("/admin/loggers", w.loggers, "Loggers", "Loggers with a level of their own."),
-    _get("/admin/loggers/{logger}", w.logger, "Logger", "One logger's level."),
-)
-
-_OWN = "/kafkeep/v1"
-_KAFKEEP = (
-    _get(f"{_OWN}/overview", k.overview, "Overview", "Health, lag and rate of all connectors."),
-    _get(
-        f"{_OWN}{_ONE}/growth",
-        k.growth,
-        "Growth",
-        "The size of a connector's archive over time, in at most 300 points.",
+    get_endpoint(
+        _PLUGIN, w.plugin_config, "KeyList", "The keys of a plugin, as forms are built from."
     ),
-    _get(
-        f"{_OWN}{_ONE}/objects",
-        k.objects,
-        "Objects",
-        "The newest objects of a connector's log, the newest first.",
-        (Query(name="limit", help="How many, at most 1000; 100 if not given.", type="string"),),
-    ),
-    _get(f"{_OWN}/settings", k.settings, "Settings", "The worker's configuration, masked."),
+    get_endpoint("/admin/loggers", w.loggers, "Loggers", "Loggers with a level of their own."),
+    get_endpoint("/admin/loggers/{logger}", w.logger, "Logger", "One logger's level."),
 )
 
 _OPERATE = (
@@ -243,5 +205,5 @@ _MONITOR = (
     ),
 )
 
-SERVICE_ENDPOINTS = (*_READ, *_KAFKEEP, *_OPERATE, *_CHANGE, *_MONITOR)
+SERVICE_ENDPOINTS = (*_READ, *v1.ENDPOINTS, *_OPERATE, *_CHANGE, *_MONITOR)
 """All endpoints of the service; app.py adds the two pages about the API itself."""

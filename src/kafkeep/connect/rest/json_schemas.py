@@ -8,11 +8,11 @@ from kafkeep.connect.model import RunState
 
 Schema = dict[str, Any]
 
-_STATES = [state.value for state in RunState]
+RUN_STATES = [state.value for state in RunState]
 _SCALARS = ["string", "number", "boolean", "null"]
-_TEXT: Schema = {"type": "string"}
-_NUMBER: Schema = {"type": "integer"}
-_TYPE: Schema = {"type": "string", "enum": ["sink", "source"]}
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "integer"}
+CONNECTOR_TYPE: Schema = {"type": "string", "enum": ["sink", "source"]}
 
 
 def ref(name: str) -> Schema:
@@ -20,7 +20,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _object(
+def object_schema(
     properties: Schema, *, optional: tuple[str, ...] = (), more: bool | Schema = False
 ) -> Schema:
     """Return the schema of an object; all properties are required but the optional ones."""
@@ -29,32 +29,32 @@ def _object(
     return {**schema, "required": needed} if needed else schema
 
 
-def _list(items: Schema) -> Schema:
+def list_schema(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def _map(values: Schema) -> Schema:
+def map_schema(values: Schema) -> Schema:
     return {"type": "object", "additionalProperties": values}
 
 
 _STATE = {
-    "state": {"type": "string", "enum": _STATES},
-    "worker_id": _TEXT,
-    "version": _TEXT,
+    "state": {"type": "string", "enum": RUN_STATES},
+    "worker_id": TEXT,
+    "version": TEXT,
     "trace": {"type": "string", "description": "Why it failed; only then."},
 }
-_TIME: Schema = {"type": "string", "format": "date-time"}
-_GAP = _object(
+TIME: Schema = {"type": "string", "format": "date-time"}
+_GAP = object_schema(
     {
-        "topic": _TEXT,
-        "partition": _NUMBER,
-        "first_offset": _NUMBER,
+        "topic": TEXT,
+        "partition": NUMBER,
+        "first_offset": NUMBER,
         "last_offset": {"type": "integer", "description": "The last that is lost: inclusive."},
-        "reason": _TEXT,
-        "found_at": _TIME,
+        "reason": TEXT,
+        "found_at": TIME,
     }
 )
-_BACKLOG = _object(
+_BACKLOG = object_schema(
     {
         "lag_records": {
             "type": "integer",
@@ -64,17 +64,17 @@ _BACKLOG = _object(
             "type": "number",
             "description": "For how long the oldest of them has waited.",
         },
-        "measured_at": {**_TIME, "description": "When lag and gaps were read."},
-        "last_progress": {**_TIME, "description": "The last commit of this process."},
+        "measured_at": {**TIME, "description": "When lag and gaps were read."},
+        "last_progress": {**TIME, "description": "The last commit of this process."},
         "no_progress_since": {
-            **_TIME,
+            **TIME,
             "description": "Work is due since then, and nothing was committed; only if so.",
         },
-        "gaps": _object(
+        "gaps": object_schema(
             {
-                "count": _NUMBER,
-                "offsets": _NUMBER,
-                "newest": {**_list(_GAP), "description": "At most ten, the newest first."},
+                "count": NUMBER,
+                "offsets": NUMBER,
+                "newest": {**list_schema(_GAP), "description": "At most ten, the newest first."},
             }
         ),
     },
@@ -83,105 +83,50 @@ _BACKLOG = _object(
         *("last_progress", "no_progress_since", "gaps"),
     ),
 )
-_KEY = _object(
+_KEY = object_schema(
     {
-        "name": _TEXT,
-        "type": _TEXT,
+        "name": TEXT,
+        "type": TEXT,
         "required": {"type": "boolean"},
         "default_value": {"type": ["string", "null"]},
-        "importance": _TEXT,
-        "documentation": _TEXT,
+        "importance": TEXT,
+        "documentation": TEXT,
         "group": {"type": ["string", "null"]},
-        "width": _TEXT,
-        "display_name": _TEXT,
-        "dependents": _list(_TEXT),
-        "order": _NUMBER,
+        "width": TEXT,
+        "display_name": TEXT,
+        "dependents": list_schema(TEXT),
+        "order": NUMBER,
     },
     more=True,
 )
-_VALUE = _object(
+_VALUE = object_schema(
     {
-        "name": _TEXT,
+        "name": TEXT,
         "value": {"type": ["string", "null"]},
-        "recommended_values": _list({}),
-        "errors": _list(_TEXT),
+        "recommended_values": list_schema({}),
+        "errors": list_schema(TEXT),
         "visible": {"type": "boolean"},
     },
     more=True,
 )
-_OFFSET = _object(
+_OFFSET = object_schema(
     {
-        "partition": _map({"type": _SCALARS}),
+        "partition": map_schema({"type": _SCALARS}),
         "offset": {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}},
     },
     optional=("offset",),
 )
 
-_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
-_MAYBE_TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
-_MAYBE_NUMBER: Schema = {"type": ["number", "null"], "description": "null: not known."}
-_RATES = {
-    "lag_records": _MAYBE_NUMBER,
-    "lag_seconds": _MAYBE_NUMBER,
-    "records_per_second": _MAYBE_NUMBER,
-    "bytes_per_second": _MAYBE_NUMBER,
-    "gaps": _NUMBER,
-    "last_commit": _MAYBE_TIME,
-}
-_OVERVIEW = _object(
-    {
-        "health": _TEXT,
-        "leader": _MAYBE_TEXT,
-        "is_leader": {"type": "boolean"},
-        "totals": _object({"connectors": _NUMBER, "running": _NUMBER, "failed": _NUMBER, **_RATES}),
-        "connectors": _list(
-            _object(
-                {
-                    "name": _TEXT,
-                    "type": _TYPE,
-                    "state": {"type": "string", "enum": _STATES},
-                    "tasks": _NUMBER,
-                    "failed_tasks": _NUMBER,
-                    "lost_offsets": _NUMBER,
-                    "last_verification": _MAYBE_TIME,
-                    "no_progress_since": _MAYBE_TIME,
-                    **_RATES,
-                }
-            )
-        ),
-    }
-)
-_POINT = _object({"at": _TIME, "objects": _NUMBER, "records": _NUMBER, "bytes": _NUMBER})
-_ARCHIVED = _object(
-    {
-        "key": _TEXT,
-        "topic": _TEXT,
-        "partition": _NUMBER,
-        "first_offset": _NUMBER,
-        "last_offset": {"type": "integer", "description": "The last one in it: inclusive."},
-        "records": _NUMBER,
-        "bytes": _NUMBER,
-        "newest_record": _MAYBE_TIME,
-        "committed": {**_MAYBE_TIME, "description": "null for older objects."},
-    }
-)
-_SETTINGS = _object(
-    {
-        "version": _TEXT,
-        "connect_version": _TEXT,
-        "worker_id": _TEXT,
-        "state": _TEXT,
-        "config": _map(_TEXT),
-        "features": _map({"type": "boolean"}),
-    }
-)
+MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+MAYBE_TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
+MAYBE_NUMBER: Schema = {"type": ["number", "null"], "description": "null: not known."}
 
 SCHEMAS: dict[str, Schema] = {
-    "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
-    "Worker": _object(
+    "Error": object_schema({"error_code": NUMBER, "message": TEXT}),
+    "Worker": object_schema(
         {
-            "version": _TEXT,
-            "commit": _TEXT,
+            "version": TEXT,
+            "commit": TEXT,
             "kafka_cluster_id": {
                 "type": ["string", "null"],
                 "description": "null while Kafka does not answer.",
@@ -189,9 +134,9 @@ SCHEMAS: dict[str, Schema] = {
         },
         more=True,
     ),
-    "Names": _list(_TEXT),
-    "Config": _map({"type": _SCALARS}),
-    "Creation": _object(
+    "Names": list_schema(TEXT),
+    "Config": map_schema({"type": _SCALARS}),
+    "Creation": object_schema(
         {
             "name": {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"},
             "config": ref("Config"),
@@ -199,22 +144,22 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=("initial_state",),
     ),
-    "TaskId": _object({"connector": _TEXT, "task": _NUMBER}),
-    "Connector": _object(
+    "TaskId": object_schema({"connector": TEXT, "task": NUMBER}),
+    "Connector": object_schema(
         {
-            "name": _TEXT,
-            "config": _map(_TEXT),
-            "tasks": _list(ref("TaskId")),
-            "type": _TYPE,
+            "name": TEXT,
+            "config": map_schema(TEXT),
+            "tasks": list_schema(ref("TaskId")),
+            "type": CONNECTOR_TYPE,
         }
     ),
-    "TaskStatus": _object({"id": _NUMBER, **_STATE}, optional=("trace",)),
-    "Status": _object(
+    "TaskStatus": object_schema({"id": NUMBER, **_STATE}, optional=("trace",)),
+    "Status": object_schema(
         {
-            "name": _TEXT,
-            "connector": _object(_STATE, optional=("trace",)),
-            "tasks": _list(ref("TaskStatus")),
-            "type": _TYPE,
+            "name": TEXT,
+            "connector": object_schema(_STATE, optional=("trace",)),
+            "tasks": list_schema(ref("TaskStatus")),
+            "type": CONNECTOR_TYPE,
             "kafkeep": ref("Backlog"),
         },
         optional=("kafkeep",),
@@ -223,40 +168,38 @@ SCHEMAS: dict[str, Schema] = {
     "Connectors": {
         "anyOf": [
             ref("Names"),
-            _map(
-                _object(
+            map_schema(
+                object_schema(
                     {"status": ref("Status"), "info": ref("Connector")},
                     optional=("status", "info"),
                 )
             ),
         ]
     },
-    "Tasks": _list(_object({"id": ref("TaskId"), "config": _map(_TEXT)})),
-    "Topics": _map(_object({"topics": _list(_TEXT)})),
-    "Offsets": _object({"offsets": _list(_OFFSET)}),
-    "NewOffsets": _object({"offsets": {**_list(_OFFSET), "minItems": 1}}),
-    "Message": _object({"message": _TEXT}),
-    "Plugins": _list(
-        _object({"class": _TEXT, "type": _TEXT, "version": _TEXT}, optional=("version",), more=True)
+    "Tasks": list_schema(object_schema({"id": ref("TaskId"), "config": map_schema(TEXT)})),
+    "Topics": map_schema(object_schema({"topics": list_schema(TEXT)})),
+    "Offsets": object_schema({"offsets": list_schema(_OFFSET)}),
+    "NewOffsets": object_schema({"offsets": {**list_schema(_OFFSET), "minItems": 1}}),
+    "Message": object_schema({"message": TEXT}),
+    "Plugins": list_schema(
+        object_schema(
+            {"class": TEXT, "type": TEXT, "version": TEXT}, optional=("version",), more=True
+        )
     ),
     "Key": _KEY,
-    "KeyList": _list(ref("Key")),
-    "Validation": _object(
+    "KeyList": list_schema(ref("Key")),
+    "Validation": object_schema(
         {
-            "name": _TEXT,
-            "error_count": _NUMBER,
-            "groups": _list(_TEXT),
-            "configs": _list(_object({"definition": ref("Key"), "value": _VALUE})),
+            "name": TEXT,
+            "error_count": NUMBER,
+            "groups": list_schema(TEXT),
+            "configs": list_schema(object_schema({"definition": ref("Key"), "value": _VALUE})),
         }
     ),
-    "Level": _object({"level": _TEXT}),
-    "Logger": _object({"level": {"type": ["string", "null"]}}, more=True),
-    "Loggers": _map(ref("Logger")),
-    "Health": _object({"status": _TEXT, "message": _TEXT}, more=True),
-    "Overview": _OVERVIEW,
-    "Growth": _object({"points": _list(_POINT)}),
-    "Objects": _object({"objects": _list(_ARCHIVED)}),
-    "Settings": _SETTINGS,
-    "Text": _TEXT,
+    "Level": object_schema({"level": TEXT}),
+    "Logger": object_schema({"level": {"type": ["string", "null"]}}, more=True),
+    "Loggers": map_schema(ref("Logger")),
+    "Health": object_schema({"status": TEXT, "message": TEXT}, more=True),
+    "Text": TEXT,
     "Document": {"type": "object"},
 }

@@ -15,13 +15,11 @@ from typing import Any
 
 from kafkeep.connect.rest.call import Endpoint, Query
 from kafkeep.connect.rest.json_schemas import SCHEMAS, ref
+from kafkeep.connect.rest.v1 import registry as v1
 
 _PLACES = re.compile(r"\{(\w+)\}")
 _NAME = {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
 _PLACE_SCHEMAS: dict[str, Any] = {
-    "connector": _NAME,
-    "plugin": _NAME,
-    "logger": _NAME,
     "task": {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1},
 }
 
@@ -40,7 +38,7 @@ def openapi_document(endpoints: Sequence[Endpoint], version: str) -> dict[str, A
         },
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": {**SCHEMAS, **v1.SCHEMAS},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -76,7 +74,7 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 
 def _place(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": _PLACE_SCHEMAS[name]}
+    return {"name": name, "in": "path", "required": True, "schema": _PLACE_SCHEMAS.get(name, _NAME)}
 
 
 def _query(query: Query) -> dict[str, Any]:

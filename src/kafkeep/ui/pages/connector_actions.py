@@ -19,6 +19,16 @@ _RESTARTS = {"connector": (False, False), "all": (True, False), "failed": (True,
 """What to restart → include tasks, only what failed."""
 
 
+MESSAGES = {
+    "pause": "The connector pauses: it finishes its current cycle first.",
+    "stop": "The connector stops and releases its tasks.",
+    "resume": "The connector runs again.",
+    "restart": "The connector was asked to restart.",
+    "restart-task": "The task was asked to restart.",
+    "deleted": "The connector was deleted. Its archive stays in the bucket.",
+}
+
+
 def _set_target(action: str) -> Responder:
     def run(visit: Visit) -> Response:
         visit.service.change(operations.set_target, visit.name, _TARGETS[action])

@@ -17,6 +17,12 @@ from kafkeep.ui.visit import PageRoute, Visit, connector_path, see_other
 
 CLASS = "connector.class"
 
+MESSAGES = {
+    "created": "The connector was created.",
+    "saved": "The configuration was saved. The connector runs with it from now on.",
+    "unchanged": "The configuration is what it was. Nothing changed.",
+}
+
 
 def start(visit: Visit) -> Response:
     """Show the templates, or the form of the template or class that was chosen."""

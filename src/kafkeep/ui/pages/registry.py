@@ -19,3 +19,5 @@ LIVE = {
     "connector": connectors.detail_live,
 }
 """What ``/ui/events?page=…`` sends: the page's parts, rendered again."""
+MESSAGES = {**connector_actions.MESSAGES, **connector_forms.MESSAGES}
+"""What a page says after a change, by the ``done`` of its address. Only these can be shown."""

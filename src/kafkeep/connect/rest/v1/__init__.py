@@ -1,0 +1,1 @@
+"""kafkeep's own API under ``/kafkeep/v1``: what the web console shows and does, for scripts."""
