@@ -17,6 +17,7 @@ from kafkeep.ui import display
 from kafkeep.ui.config_form import build_form, parse_form
 from kafkeep.ui.events import LiveStreams, format_event
 from kafkeep.ui.frame import STATIC, field_id, load_assets
+from kafkeep.ui.pages.registry import NAVIGATION
 from kafkeep.ui.presets import PRESETS
 
 
@@ -31,6 +32,14 @@ def test_vendored_files_have_their_hash_and_licence() -> None:
         assert (STATIC / "vendor" / one.licence_file).read_text().strip()
         assert one.version
         assert one.licence
+
+
+def test_each_page_of_the_navigation_has_its_own_shortcut_and_an_icon() -> None:
+    shortcuts = [link.shortcut for link in NAVIGATION]
+    assert len(set(shortcuts)) == len(shortcuts)
+    icons = (STATIC / "icons.svg").read_text()
+    for link in NAVIGATION:
+        assert f'<symbol id="{link.icon}"' in icons
 
 
 def test_static_files_are_revalidated(browser: Browser) -> None:

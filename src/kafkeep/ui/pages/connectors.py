@@ -148,6 +148,7 @@ def _tolerant(visit: Visit, what: str) -> tuple[list[Any], str]:
         return [], error.message
 
 
+LIVE = {"connectors": list_live, "connector": detail_live}
 ROUTES = (
     PageRoute(path="/connectors", run=show_list),
     PageRoute(path="/connectors/{name}", run=show_overview),

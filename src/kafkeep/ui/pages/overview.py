@@ -51,6 +51,7 @@ def live(visit: Visit) -> dict[str, str]:
     }
 
 
+LIVE = {"overview": live}
 ROUTES = (
     PageRoute(path="/", run=show),
     PageRoute(path="/overview/growth", run=growth),

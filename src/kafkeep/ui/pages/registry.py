@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from kafkeep.ui.pages import connector_actions, connector_forms, connectors, overview, settings
+from collections.abc import Callable, Mapping
+from typing import Any
 
-NAVIGATION = (overview.NAV, connectors.NAV, settings.NAV)
-"""In the order of the navigation."""
-ROUTES = (
-    *overview.ROUTES,
-    *connectors.ROUTES,
-    *connector_actions.ROUTES,
-    *connector_forms.ROUTES,
-    *settings.ROUTES,
+from kafkeep.ui.frame import NavLink
+from kafkeep.ui.pages import connector_actions, connector_forms, connectors, overview, settings
+from kafkeep.ui.visit import PageRoute, Visit
+
+_PAGES: tuple[Any, ...] = (
+    overview,
+    connectors,
+    connector_actions,
+    connector_forms,
+    settings,
 )
-LIVE = {
-    "overview": overview.live,
-    "connectors": connectors.list_live,
-    "connector": connectors.detail_live,
+"""Each has ``ROUTES``, and may have ``NAV``, ``LIVE`` and ``MESSAGES``."""
+_ORDER = (
+    *("/", "/connectors", "/topics", "/archive", "/restores"),
+    *("/groups", "/schemas", "/drills", "/settings"),
+)
+
+NAVIGATION: tuple[NavLink, ...] = tuple(
+    sorted(
+        (page.NAV for page in _PAGES if hasattr(page, "NAV")),
+        key=lambda link: _ORDER.index(link.path),
+    )
+)
+"""In the order of the navigation. Shortcuts: o c t a r g m d s."""
+ROUTES: tuple[PageRoute, ...] = tuple(route for page in _PAGES for route in page.ROUTES)
+LIVE: Mapping[str, Callable[[Visit], dict[str, str]]] = {
+    name: render for page in _PAGES for name, render in getattr(page, "LIVE", {}).items()
 }
 """What ``/ui/events?page=…`` sends: the page's parts, rendered again."""
-MESSAGES = {**connector_actions.MESSAGES, **connector_forms.MESSAGES}
+MESSAGES: Mapping[str, str] = {
+    name: text for page in _PAGES for name, text in getattr(page, "MESSAGES", {}).items()
+}
 """What a page says after a change, by the ``done`` of its address. Only these can be shown."""

@@ -45,14 +45,17 @@
       else location.href = "/ui/connectors#search";
       return;
     }
-    if (event.key === "g") { goes = Date.now(); return; }
     if (Date.now() - goes < 1500) {
+      goes = 0;
       const link = document.querySelector('[data-shortcut="' + CSS.escape(event.key) + '"]');
-      if (link) { event.preventDefault(); location.href = link.href; }
+      if (link) { event.preventDefault(); location.href = link.href; return; }
     }
-    goes = 0;
+    goes = event.key === "g" ? Date.now() : 0;
   });
   if (location.hash === "#search") document.getElementById("search")?.focus();
+
+  // On narrow screens the navigation scrolls: show where the reader is.
+  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
   // Live parts
   const lost = document.getElementById("lost");
