@@ -6,15 +6,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import pyarrow as pa
 
 from kafkeep.archive.checkpoint import LoadedLog, load_log
-from kafkeep.archive.keys import log_key, log_prefix
+from kafkeep.archive.commit import Gap
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import apply_stored, iter_stored_commits
 from kafkeep.archive.view import ArchiveView, list_logs
-from kafkeep.connect.catalog.entry_index import EntryIndexes
+from kafkeep.connect.catalog.entry_index import EntryIndexes, index_of
 from kafkeep.connect.model import RestError
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
@@ -22,6 +24,8 @@ from kafkeep.store.open import open_store
 FRESH_S = 1.0
 """A log that was read less than this ago is not looked at again."""
 _LOGS_KEPT = 50
+RELOAD_EVERY = 200
+"""After this many commits, a log is loaded anew: there may be a newer checkpoint to begin from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class ArchiveLog:
     view: ArchiveView = field(repr=False)
     entries: pa.Table = field(repr=False)
     """Its entries; the columns are ``entry_index.SCHEMA``'s."""
+    gaps: tuple[Gap, ...] = field(default=(), repr=False)
+    """Offsets that were never archived, in the order of their commits."""
 
     @property
     def name(self) -> str:
@@ -122,9 +128,8 @@ class Archives:
             if kept is not None and now - kept.looked_at < FRESH_S:
                 return kept.log
             store = self.store(place)
-            if kept is None or kept.log.place != place or _has_grown(kept.log):
-                kept = _Kept(self._load(place, store, name), now)
-            kept.looked_at = now
+            known = None if kept is None or kept.log.place != place else _read_on(kept.log)
+            kept = _Kept(known or self._load(place, store, name), now)
             self._keep(id, kept)
             return kept.log
 
@@ -136,12 +141,14 @@ class Archives:
         loaded = load_log(store, name)
         if loaded.state.commit < 0:
             raise RestError(404, f"{place.address} has no log named {name!r}")
+        index = self._indexes.load(store, loaded)
         return ArchiveLog(
             place=place,
             store=store,
             loaded=loaded,
             view=ArchiveView(store, loaded),
-            entries=self._indexes.load(store, loaded),
+            entries=index.entries,
+            gaps=index.gaps,
         )
 
     def _keep(self, id: tuple[str, str], kept: _Kept) -> None:
@@ -151,8 +158,27 @@ class Archives:
             self._logs[id] = kept
 
 
-def _has_grown(log: ArchiveLog) -> bool:
-    """Return True when there is a commit after the one that was loaded; costs one listing."""
-    name = log.name
-    later = log.store.list(log_prefix(name), after=log_key(name, log.view.commit))
-    return next(iter(later), None) is not None
+def _read_on(log: ArchiveLog) -> ArchiveLog | None:
+    """Return the log with the commits that it has gained, itself when there are none.
+
+    None when it must be loaded anew, because entries were retired or the tail became long.
+    """
+    state, tail = log.loaded.state, log.loaded.tail
+    room = RELOAD_EVERY - len(tail) % RELOAD_EVERY
+    added = []
+    for stored in islice(iter_stored_commits(log.store, log.name, state.commit + 1), room):
+        state, commit = apply_stored(state, stored)
+        added.append(commit)
+    if not added:
+        return log
+    if len(added) >= room or any(one.changes.retired for one in added):
+        return None
+    loaded = replace(log.loaded, state=state, tail=(*tail, *added))
+    index = index_of(added)
+    return replace(
+        log,
+        loaded=loaded,
+        view=ArchiveView(log.store, loaded),
+        entries=pa.concat_tables([log.entries, index.entries]),
+        gaps=(*log.gaps, *index.gaps),
+    )

@@ -7,16 +7,21 @@ few and are read with the log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkeep.archive.checkpoint import LoadedLog, load_rows
-from kafkeep.archive.commit import Gap
+from kafkeep.archive.codec import gap_from_json
+from kafkeep.archive.commit import Commit, Gap
+from kafkeep.archive.document import reading
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView
 
 SCHEMA = pa.schema(
@@ -35,12 +40,27 @@ SCHEMA = pa.schema(
         ("format", pa.string()),
         ("view", pa.string()),
         ("key", pa.string()),
+        ("codec", pa.string()),
+        ("sha256", pa.string()),
+        ("closed_by", pa.string()),
+        ("first_commit", pa.int64()),
+        ("last_commit", pa.int64()),
     ]
 )
 """The columns of the index. ``end`` is exclusive; ``view`` is ``value`` except for the objects of
-keys and headers, which hold the same records again."""
-_DEFAULTS: Mapping[str, Any] = {"generation": 0, "view": "value"}
+keys and headers, which hold the same records again. The commit of an entry is one of
+``first_commit`` to ``last_commit``: a table of a checkpoint holds the entries of several."""
+_COMMITS = ("first_commit", "last_commit")
+_DEFAULTS: Mapping[str, Any] = {"generation": 0, "view": "value", "closed_by": ""}
 _TABLES_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EntryIndex:
+    """The entries of a log that count, with ``SCHEMA``'s columns, and all of its gaps."""
+
+    entries: pa.Table
+    gaps: tuple[Gap, ...] = ()
 
 
 class EntryIndexes:
@@ -48,29 +68,50 @@ class EntryIndexes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: dict[str, pa.Table] = {}
+        self._tables: dict[str, EntryIndex] = {}
         """By the digest of the table."""
 
-    def load(self, store: ObjectStore, log: LoadedLog) -> pa.Table:
-        """Return the entries of a log that are not retired; the columns are ``SCHEMA``'s."""
+    def load(self, store: ObjectStore, log: LoadedLog) -> EntryIndex:
+        """Return the entries and gaps of a log, without what is retired."""
         name = log.state.name
         parts = []
         for table in log.base.tables:
-            if table.entries:
+            if table.entries or table.gaps:
                 known = self._tables.get(table.sha256)
                 if known is None:
-                    known = _table(load_rows(store, name, table).entries)
+                    rows = load_rows(store, name, table)
+                    with reading(table.key):
+                        gaps = tuple(map(gap_from_json, rows.gaps))
+                    known = EntryIndex(_table(rows.entries, table.first, table.last), gaps)
                     self._remember(table.sha256, known)
                 parts.append(known)
-        parts.append(_table(e.to_json() for step in log.tail for e in step.changes.entries))
-        found = pa.concat_tables(parts)
-        return _without_retired(found, log)
+        parts.append(index_of(log.tail))
+        entries = pa.concat_tables([part.entries for part in parts])
+        counts = log.state.counts
+        counting = (
+            gap
+            for part in parts
+            for gap in part.gaps
+            if counts(gap.partition_id, gap.generation, gap.range.end)
+        )
+        return EntryIndex(_without_retired(entries, log.state), tuple(counting))
 
-    def _remember(self, digest: str, table: pa.Table) -> None:
+    def _remember(self, digest: str, table: EntryIndex) -> None:
         with self._lock:
             if len(self._tables) >= _TABLES_KEPT:
                 del self._tables[next(iter(self._tables))]
             self._tables[digest] = table
+
+
+def index_of(commits: Sequence[Commit]) -> EntryIndex:
+    """Return the entries and gaps that these commits add."""
+    parts = [
+        _table((entry.to_json() for entry in one.changes.entries), one.number, one.number)
+        for one in commits
+        if one.changes.entries
+    ]
+    gaps = tuple(gap for one in commits for gap in one.changes.gaps)
+    return EntryIndex(pa.concat_tables(parts) if parts else SCHEMA.empty_table(), gaps)
 
 
 def gaps_of(view: ArchiveView, topic: str | None = None) -> list[Gap]:
@@ -80,26 +121,31 @@ def gaps_of(view: ArchiveView, topic: str | None = None) -> list[Gap]:
     return [gap for gap in view.gaps if topic in (None, gap.partition_id.topic)]
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+def _table(rows: Iterable[Mapping[str, Any]], first: int, last: int) -> pa.Table:
     listed = list(rows)
     columns = [
         pa.array([row.get(name, _DEFAULTS.get(name)) for row in listed], type=kind)
         for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+        if name not in _COMMITS
     ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    commits = [pa.array(np.full(len(listed), number)) for number in (first, last)]
+    return pa.Table.from_arrays([*columns, *commits], schema=SCHEMA)
 
 
-def _without_retired(table: pa.Table, log: LoadedLog) -> pa.Table:
-    retired = log.state.retired
-    if not any(retired.values()):
+def _without_retired(table: pa.Table, state: LogState) -> pa.Table:
+    """Leave out the entries that no longer count; only topics that were moved back have any."""
+    topics = sorted({pid.topic for pid, steps in state.retired.items() if steps})
+    if not topics:
         return table
-    ids = zip(
-        *(table[name].to_pylist() for name in ("topic", "incarnation", "partition")),
-        strict=True,
+    maybe = pc.is_in(table["topic"], pa.array(topics)).to_numpy()
+    rows = table.filter(pa.array(maybe)).select(
+        ["topic", "incarnation", "partition", "generation", "end"]
     )
-    generations, ends = table["generation"].to_pylist(), table["end"].to_pylist()
-    kept = [
-        log.state.counts(PartitionId(*place), generation, end)
-        for place, generation, end in zip(ids, generations, ends, strict=True)
+    kept = np.ones(len(table), dtype=bool)
+    kept[maybe] = [
+        state.counts(PartitionId(topic, incarnation, partition), generation, end)
+        for topic, incarnation, partition, generation, end in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        )
     ]
-    return table.filter(pa.array(np.array(kept, dtype=bool)))
+    return table.filter(pa.array(kept))

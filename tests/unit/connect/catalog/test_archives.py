@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.archive_builder import build_archive, partition
+from tests.support.archive_builder import (
+    FIRST_MS,
+    ObjectPlan,
+    build_archive,
+    partition,
+    records,
+    write_object,
+)
 
-from kafkeep.archive.commit import Changes
-from kafkeep.archive.entry import PartitionId
-from kafkeep.connect.catalog.archives import FRESH_S, ArchivePlace, Archives
+from kafkeep.archive.commit import Changes, Gap, TopicInfo
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.log import CommitLog
+from kafkeep.connect.catalog.archives import FRESH_S, RELOAD_EVERY, ArchivePlace, Archives
 from kafkeep.connect.model import RestError
 from kafkeep.store.open import open_store
 
@@ -82,3 +90,56 @@ def test_unknown_archives_and_logs_are_not_found(scene: Scene) -> None:
         scene.archives.place("0123456789")
     with pytest.raises(RestError, match="has no log named 'other'"):
         scene.archives.log(scene.place, "other")
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_log_that_grows_has_the_same_entries_and_gaps_as_one_that_is_loaded_anew(
+    scene: Scene, checkpoint: bool
+) -> None:
+    lost = OffsetRange(25, 30)
+    build_archive(
+        scene.store,
+        {"orders": [partition(0, 10, 25, gaps=[lost])]},
+        checkpoint=checkpoint,
+    )
+    before = scene.archives.log(scene.place, "backup")
+    scene.pass_time()
+    log = CommitLog.open(scene.store, "backup", writer="second", now_ms=lambda: 2 * FIRST_MS)
+    pid = PartitionId("users", 1, 0)
+    entry = write_object(scene.store, pid, ObjectPlan(records=records(0, 3)))
+    info = TopicInfo(
+        topic="users",
+        incarnation=1,
+        topic_id="id-users",
+        partitions=1,
+        replication_factor=1,
+        configs={},
+    )
+    gap = Gap(pid, OffsetRange(3, 5), "retention", 1)
+    added = log.append(
+        Changes(entries=(entry,), gaps=(gap,), topics=(info,), positions={pid: 5})
+    ).number
+    grown = scene.archives.log(scene.place, "backup")
+    anew = Archives(lambda: [scene.place]).log(scene.place, "backup")
+    assert grown is not before
+    assert grown.view.commit == anew.view.commit == added
+    assert grown.entries.to_pylist() == anew.entries.to_pylist()
+    assert grown.gaps == anew.gaps
+    assert [one.range for one in grown.gaps] == [lost, OffsetRange(3, 5)]
+    assert grown.view.positions == anew.view.positions
+    row = grown.entries.to_pylist()[-1]
+    assert (row["first_commit"], row["last_commit"]) == (added, added)
+    assert (row["sha256"], row["codec"]) == (entry.sha256, "zstd")
+
+
+def test_a_log_that_has_grown_by_many_commits_is_read_from_its_checkpoint(scene: Scene) -> None:
+    built = build_archive(scene.store, {"orders": [partition(0, 10)]})
+    scene.archives.log(scene.place, "backup")
+    for number in range(RELOAD_EVERY + 2):
+        built.log.append(Changes(groups={"g": {PartitionId("orders", 1, 0): number % 10}}))
+    built.log.checkpoint()
+    scene.pass_time()
+    log = scene.archives.log(scene.place, "backup")
+    assert log.view.commit == built.log.state.commit
+    assert not log.loaded.tail
+    assert len(log.entries) == 1
