@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -133,6 +134,25 @@ def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Outpu
     now = status(folder)
     _show(now, output)
     raise typer.Exit(0 if now.is_up else 1)
+
+
+@app.command(
+    "tool", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+def tool_command(
+    name: Annotated[str, typer.Argument(help="Kafka's name of the tool, such as kafka-topics.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the tool.")] = None,
+    folder: FolderOption = _FOLDER,
+) -> None:
+    """Run one of Kafka's own command line tools on these services.
+
+    --bootstrap-server is added. Exits with the code of the tool, or with 2 if there is no such
+    tool or no environment.
+    """
+    from kafkeep.dev import status, tool_for_server  # noqa: PLC0415 (keeps --help quick)
+
+    argv = tool_for_server(name, status(folder).bootstrap_servers, arguments or [])
+    os.execv(argv[0], argv)  # the tool has the terminal, its signals and its exit code
 
 
 def _show(status: DevStatus, output: _Output) -> None:

@@ -4,7 +4,7 @@ For the demo, the tests and the benchmarks: each environment lives in a folder o
 on the loopback address alone, and outlives the process that started it.
 """
 
-from kafkeep.dev.broker import kafka_tool
+from kafkeep.dev.broker import kafka_tool, tool_for_server
 from kafkeep.dev.environment import (
     kill_broker,
     pause_broker,
@@ -29,4 +29,5 @@ __all__ = [
     "status",
     "stop",
     "stop_broker",
+    "tool_for_server",
 ]

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kafkeep.dev.downloads import KAFKA_VERSION, cache_folder, kafka_home
 from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.secure import SCRAM_ARGUMENTS, secure_properties
 from kafkeep.dev.state import DevState
-from kafkeep.errors import EnvironmentFault
+from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.spark import java_version, require_java
 
 _JVM = ("-Xmx1g", "-XX:+UseSerialGC")
@@ -207,6 +207,24 @@ _CLASSES = {
     "connect-distributed": "org.apache.kafka.connect.cli.ConnectDistributed",
     "connect-standalone": "org.apache.kafka.connect.cli.ConnectStandalone",
 }
+
+_TOOL_NAMES = tuple(sorted(name for name in _CLASSES if name.startswith("kafka-")))
+_WITHOUT_SERVER = ("kafka-dump-log", "kafka-producer-perf-test", "kafka-storage")
+
+
+def tool_for_server(name: str, bootstrap_servers: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs one of Kafka's tools, by its script's name, on a cluster.
+
+    The address is added if the tool takes one and the arguments have none.
+    """
+    bare = name.removesuffix(".sh")
+    if bare not in _TOOL_NAMES:
+        raise UsageError(
+            f"Kafka has no tool {name!r}", hint=f"Choose one of {', '.join(_TOOL_NAMES)}."
+        )
+    if bare in _WITHOUT_SERVER or "--bootstrap-server" in arguments:
+        return kafka_tool(bare, *arguments)
+    return kafka_tool(bare, "--bootstrap-server", bootstrap_servers, *arguments)
 
 
 def kafka_tool(name: str, *args: str) -> list[str]:
