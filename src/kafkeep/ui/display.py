@@ -62,6 +62,16 @@ def format_utc(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def format_record_time(at_ms: int | None) -> str:
+    """Return the time of a record in UTC. Kafka allows any number; one that is no date is shown."""
+    if at_ms is None or at_ms < 0:
+        return UNKNOWN if at_ms in (None, -1) else f"{at_ms} ms"
+    try:
+        return format_utc(at_ms)
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+
+
 def iso_utc(at_ms: int | None) -> str:
     """Return a time for the ``datetime`` attribute."""
     if at_ms is None:

@@ -88,6 +88,7 @@ class Frame:
             duration=display.format_duration,
             ago=display.format_ago,
             utc=display.format_utc,
+            record_time=display.format_record_time,
             iso=display.iso_utc,
             path=lambda text: quote(text, safe=""),
             breakable=_breakable,

@@ -6,6 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
+from tests.support.connect.memory_cluster import MemoryCluster
+
+from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -50,6 +54,9 @@ class MemoryService:
         self._offsets: dict[str, dict[tuple[str, int], int]] = {}
         self._loggers: dict[str, str] = {"root": "INFO"}
         self.ready = True
+        self.cluster = MemoryCluster()
+        self.places: list[ArchivePlace] = []
+        self.catalog = Catalog(cluster=self.cluster, archives=Archives(lambda: self.places))
 
     def root(self) -> Json:
         return {"version": "4.1.0", "commit": "0123456789abcdef", "kafka_cluster_id": "c"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.topics import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink
@@ -20,6 +21,10 @@ class Catalog:
 
     cluster: LiveCluster
     archives: Archives
+    topics: TopicCatalog = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topics", TopicCatalog(self.cluster, self.archives))
 
     def close(self) -> None:
         """Close the connections to Kafka."""

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkeep.ui.frame import NavLink
-from kafkeep.ui.pages import connector_actions, connector_forms, connectors, overview, settings
+from kafkeep.ui.pages import (
+    connector_actions,
+    connector_forms,
+    connectors,
+    overview,
+    settings,
+    topics,
+)
 from kafkeep.ui.visit import PageRoute, Visit
 
 _PAGES: tuple[Any, ...] = (
@@ -14,6 +21,7 @@ _PAGES: tuple[Any, ...] = (
     connectors,
     connector_actions,
     connector_forms,
+    topics,
     settings,
 )
 """Each has ``ROUTES``, and may have ``NAV``, ``LIVE`` and ``MESSAGES``."""

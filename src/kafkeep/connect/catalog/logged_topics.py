@@ -1,0 +1,175 @@
+"""What a log holds of each topic, summed up once for each commit. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkeep.archive.commit import Gap, TopicInfo
+from kafkeep.connect.catalog.archives import ArchiveLog
+from kafkeep.connect.catalog.coverage import LoggedPartition
+from kafkeep.numba_setup import Int64s
+
+_VALUES = pa.array(["value", "tombstones"])
+"""The views that count records; objects of keys and headers hold the same records again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedTopic:
+    """One incarnation of a topic in one log."""
+
+    log: ArchiveLog = field(repr=False)
+    info: TopicInfo
+    positions: Mapping[int, int] = field(default_factory=dict)
+    records: int = 0
+    size_bytes: int = 0
+    objects: int = 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Tells the incarnations of a name apart, in all logs: Kafka's topic id if it is known."""
+        return self.info.topic_id or f"incarnation {self.info.incarnation}"
+
+    @property
+    def lost_offsets(self) -> int:
+        """Offsets in gaps."""
+        return sum(len(gap.range) for gap in self.gaps)
+
+    def entries(self) -> pa.Table:
+        """Return its rows of the index."""
+        rows = rows_of_topic(self.log.entries, self.info.topic)
+        return rows.filter(pc.equal(rows["incarnation"], self.info.incarnation))
+
+    def partitions(self) -> dict[int, LoggedPartition]:
+        """Return what the log holds of each partition."""
+        rows = count_rows(self.entries())
+        numbers = as_int64(rows["partition"])
+        starts, ends = as_int64(rows["start"]), as_int64(rows["end"])
+        counts = as_int64(rows["records"])
+        gaps: dict[int, list[Gap]] = defaultdict(list)
+        for gap in self.gaps:
+            gaps[gap.partition_id.partition].append(gap)
+        found = {}
+        for number in sorted({*np.unique(numbers).tolist(), *gaps, *self.positions}):
+            mine = np.flatnonzero(numbers == number)
+            mine = mine[np.argsort(starts[mine], kind="stable")]
+            found[number] = LoggedPartition(
+                starts=starts[mine],
+                ends=ends[mine],
+                records=counts[mine],
+                gaps=tuple(gap.range for gap in gaps.get(number, ())),
+                position=self.positions.get(number, 0),
+            )
+        return found
+
+
+def summarize_log(log: ArchiveLog) -> dict[str, tuple[LoggedTopic, ...]]:
+    """Return the incarnations of each topic of a log, the oldest first."""
+    sums = _sums(count_rows(log.entries), "records")
+    sizes = _sums(log.entries, "size_bytes")
+    positions: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    for (topic, incarnation, partition), offset in log.view.positions.items():
+        positions[topic, incarnation][partition] = offset
+    gaps: dict[tuple[str, int], list[Gap]] = defaultdict(list)
+    for gap in log.gaps:
+        gaps[gap.partition_id[:2]].append(gap)
+    found: dict[str, list[LoggedTopic]] = defaultdict(list)
+    for key, info in log.view.topics.items():
+        records, _, oldest, newest = sums.get(key, (0, 0, None, None))
+        size, objects, _, _ = sizes.get(key, (0, 0, None, None))
+        found[info.topic].append(
+            LoggedTopic(
+                log=log,
+                info=info,
+                positions=positions.get(key, {}),
+                records=records,
+                size_bytes=size,
+                objects=objects,
+                oldest_ms=oldest,
+                newest_ms=newest,
+                gaps=tuple(gaps.get(key, ())),
+            )
+        )
+    return {topic: tuple(several) for topic, several in found.items()}
+
+
+def _sums(
+    rows: pa.Table, column: str
+) -> dict[tuple[str, int], tuple[int, int, int | None, int | None]]:
+    """Return the sum, the number of rows, the oldest and the newest time by topic."""
+    grouped = rows.group_by(["topic", "incarnation"]).aggregate(
+        [(column, "sum"), (column, "count"), ("min_timestamp", "min"), ("max_timestamp", "max")]
+    )
+    names = (f"{column}_sum", f"{column}_count", "min_timestamp_min", "max_timestamp_max")
+    keys = zip(grouped["topic"].to_pylist(), grouped["incarnation"].to_pylist(), strict=True)
+    values = zip(*(grouped[name].to_pylist() for name in names), strict=True)
+    return dict(zip(keys, values, strict=True))
+
+
+def rows_of_topic(rows: pa.Table, topic: str) -> pa.Table:
+    """Return the rows of one topic."""
+    return rows.filter(pc.equal(rows["topic"], topic))
+
+
+def count_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows whose records count."""
+    return rows.filter(pc.is_in(rows["view"], value_set=_VALUES))
+
+
+def as_int64(column: pa.ChunkedArray) -> Int64s:
+    """Return a column without nulls as an array."""
+    found: Int64s = column.to_numpy().astype(np.int64)
+    return found
+
+
+def gap_times(topics: Iterable[LoggedTopic]) -> list[tuple[int, int]]:
+    """Return about when the records of each gap were written: between those around it."""
+    return [span for topic in topics if topic.gaps for span in _gap_times(topic)]
+
+
+def _gap_times(topic: LoggedTopic) -> list[tuple[int, int]]:
+    rows = count_rows(topic.entries())
+    numbers, starts = as_int64(rows["partition"]), as_int64(rows["start"])
+    ends = as_int64(rows["end"])
+    lows, highs = as_int64(rows["min_timestamp"]), as_int64(rows["max_timestamp"])
+    found = []
+    for gap in topic.gaps:
+        partition = gap.partition_id.partition
+        before = np.flatnonzero((numbers == partition) & (ends <= gap.range.start) & (highs >= 0))
+        after = np.flatnonzero((numbers == partition) & (starts >= gap.range.end) & (lows >= 0))
+        end = int(lows[after].min()) if len(after) else gap.at_ms
+        begin = int(highs[before[np.argmax(ends[before])]]) if len(before) else end
+        found.append((min(begin, end), max(begin, end)))
+    return found
+
+
+def newest_rows(topics: Iterable[LoggedTopic], start: int, end: int) -> list[dict[str, Any]]:
+    """Return some rows of the index, by newest record, each with its ``log``."""
+    tables = []
+    for one in topics:
+        rows = one.entries()
+        name = pa.array([one.log.name] * rows.num_rows, type=pa.string())
+        place = pa.array([one.log.place.id] * rows.num_rows, type=pa.string())
+        tables.append(rows.append_column("log", name).append_column("place", place))
+    if not tables:
+        return []
+    rows = pa.concat_tables(tables)
+    order = pc.sort_indices(
+        rows,
+        sort_keys=[
+            ("max_timestamp", "descending"),
+            ("partition", "ascending"),
+            ("start", "descending"),
+        ],
+    )
+    found: list[dict[str, Any]] = rows.take(order.slice(start, end - start)).to_pylist()
+    return found

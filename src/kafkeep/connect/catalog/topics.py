@@ -1,0 +1,411 @@
+"""Topics of the live cluster beside those of the archives. Reads Kafka and logs, no objects."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.connect.catalog.archives import ArchiveLog, Archives
+from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.coverage import LoggedPartition, PartitionCoverage, cover
+from kafkeep.connect.catalog.coverage_bars import TimeBin, time_bars
+from kafkeep.connect.catalog.logged_topics import (
+    LoggedTopic,
+    as_int64,
+    count_rows,
+    gap_times,
+    summarize_log,
+)
+from kafkeep.connect.model import RestError
+from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.kafka.admin.admin import ConfigValue, OffsetSpec
+from kafkeep.kafka.admin.groups import load_group_offsets
+from kafkeep.kafka.client.metadata import TopicDescription
+
+_SUMMARIES_KEPT = 50
+
+
+class TopicFilter(StrEnum):
+    """Which topics a list shows."""
+
+    ALL = ""
+    UNCOVERED = "uncovered"
+    """Live, and in no archive."""
+    COVERED = "covered"
+    """Live, and in an archive."""
+    ARCHIVE_ONLY = "archive-only"
+    """No longer in Kafka."""
+    GAPS = "gaps"
+    RECREATED = "re-created"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOffsets:
+    """The offsets of a live topic, read for one page."""
+
+    partitions: Mapping[int, OffsetRange]
+    size_bytes: int | None = None
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets Kafka has."""
+        return sum(len(one) for one in self.partitions.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTopic:
+    """One name: the topic in Kafka, and the topics that had the name, in each log."""
+
+    name: str
+    live: TopicDescription | None = None
+    logged: tuple[LoggedTopic, ...] = ()
+    offsets: LiveOffsets | None = None
+    """None until they were read."""
+
+    @property
+    def current(self) -> tuple[LoggedTopic, ...]:
+        """The logs that hold the live topic, or, when it is gone, its newest incarnation."""
+        if self.live is not None:
+            topic_id = self.live.topic_id
+            return tuple(
+                one for one in self.logged if one.info.topic_id == topic_id and not one.info.deleted
+            )
+        newest = max((one.info.incarnation for one in self.logged), default=0)
+        return tuple(one for one in self.logged if one.info.incarnation == newest)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether a log holds the live topic."""
+        return self.live is not None and bool(self.current)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.live is not None and self.live.internal
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has, in Kafka or else in the archive."""
+        if self.live is not None:
+            return self.live.partition_count
+        return max((one.info.partitions for one in self.current), default=0)
+
+    @property
+    def incarnation_count(self) -> int:
+        """How many topics of this name are known."""
+        known = {one.identity for one in self.logged}
+        if self.live is not None and not self.is_covered:
+            return len(known) + 1
+        return len(known)
+
+    @property
+    def records(self) -> int:
+        """Archived records of the current topic, in the log that has most."""
+        return max((one.records for one in self.current), default=0)
+
+    @property
+    def size_bytes(self) -> int:
+        """What all its objects take in the archives."""
+        return sum(one.size_bytes for one in self.logged)
+
+    @property
+    def archived_end(self) -> int | None:
+        """The sum of the archived positions of its partitions; None when no log has it."""
+        if not self.current:
+            return None
+        return sum(_furthest(self.current).values())
+
+    @property
+    def newest_ms(self) -> int | None:
+        """The time of the newest archived record."""
+        return max((t for one in self.current if (t := one.newest_ms) is not None), default=None)
+
+    @property
+    def lost_offsets(self) -> int:
+        """Offsets in gaps, in the log that has fewest."""
+        return min((one.lost_offsets for one in self.current), default=0)
+
+    @property
+    def waiting_offsets(self) -> int | None:
+        """Offsets in Kafka past the archived ones; None until they were read."""
+        if self.offsets is None:
+            return None
+        positions = _furthest(self.current)
+        return sum(
+            max(0, live.end - max(live.start, positions.get(number, 0)))
+            for number, live in self.offsets.partitions.items()
+        )
+
+
+def _furthest(topics: Iterable[LoggedTopic]) -> dict[int, int]:
+    positions: dict[int, int] = {}
+    for one in topics:
+        for number, offset in one.positions.items():
+            positions[number] = max(offset, positions.get(number, 0))
+    return positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicListing:
+    """Topics by name, and what could not be read."""
+
+    topics: tuple[CatalogTopic, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One topic of a name with its coverage by partition."""
+
+    identity: str
+    number: int | None
+    """As the logs count; None when no log has it."""
+    is_live: bool
+    logs: tuple[LoggedTopic, ...]
+    partitions: tuple[PartitionCoverage, ...]
+    logged: Mapping[int, Sequence[LoggedPartition]] = field(default_factory=dict, repr=False)
+    """What each log holds of a partition, to draw it."""
+
+    @property
+    def lost_offsets(self) -> int:
+        return sum(one.lost_offsets for one in self.partitions)
+
+    @property
+    def waiting_offsets(self) -> int:
+        return sum(one.waiting_offsets for one in self.partitions)
+
+    @property
+    def holes(self) -> int:
+        return sum(one.holes for one in self.partitions)
+
+    @property
+    def records(self) -> int:
+        return sum(one.records for one in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCoverage:
+    """A name's incarnations, the newest first, and its records by time."""
+
+    incarnations: tuple[Incarnation, ...]
+    times: tuple[TimeBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOnTopic:
+    """A consumer group's committed offsets on one topic."""
+
+    group: str
+    committed: Mapping[int, int]
+    lag: int
+
+
+class TopicCatalog:
+    """Combines cluster and archives. Safe to use from any thread."""
+
+    def __init__(self, cluster: LiveCluster, archives: Archives) -> None:
+        self._cluster = cluster
+        self._archives = archives
+        self._lock = threading.Lock()
+        self._summaries: dict[
+            tuple[str, str], tuple[ArchiveLog, Mapping[str, tuple[LoggedTopic, ...]]]
+        ] = {}
+
+    def find_all(self, search: str = "", show: TopicFilter = TopicFilter.ALL) -> TopicListing:
+        """Return the topics whose name holds the search text, without offsets, by name.
+
+        Internal topics are only in a list of their own. What cannot be read is a problem of the
+        listing, not an error.
+        """
+        problems = []
+        live: Mapping[str, TopicDescription] = {}
+        try:
+            live = self._cluster.topics()
+        except KafkeepError as error:
+            problems.append(f"Kafka cannot be read now: {error.message}")
+        logged, unread = self._logged()
+        wanted = search.lower()
+        found = (
+            CatalogTopic(name=name, live=live.get(name), logged=tuple(logged.get(name, ())))
+            for name in sorted({*live, *logged})
+            if wanted in name.lower()
+        )
+        kept = tuple(one for one in found if _matches(one, show))
+        return TopicListing(topics=kept, problems=(*problems, *unread))
+
+    def find(self, name: str) -> CatalogTopic:
+        """Return a topic without offsets; 404 when neither Kafka nor an archive has it."""
+        logged, unread = self._logged()
+        live, problem = None, ""
+        try:
+            live = self._cluster.topics().get(name)
+        except KafkeepError as error:
+            problem = error.message
+        if live is None and name not in logged:
+            if problem or unread:
+                raise RestError(503, f"Topic {name} cannot be read now: {problem or unread[0]}")
+            raise RestError(404, f"Neither Kafka nor an archive has a topic {name}")
+        return CatalogTopic(name=name, live=live, logged=tuple(logged.get(name, ())))
+
+    def with_offsets(self, topics: Sequence[CatalogTopic]) -> tuple[CatalogTopic, ...]:
+        """Return topics with their live offsets and sizes; a few requests to each broker."""
+        live = {one.name: one.live for one in topics if one.live is not None}
+        admin = self._cluster.admin()
+        keys = [(name, n) for name, topic in live.items() for n in topic.partitions]
+        if not keys:
+            return tuple(topics)
+        starts = admin.offsets(keys, OffsetSpec.EARLIEST)
+        ends = admin.offsets(keys, OffsetSpec.LATEST)
+        sizes = admin.partition_sizes({name: list(t.partitions) for name, t in live.items()})
+        found = {
+            name: LiveOffsets(
+                partitions={
+                    n: OffsetRange(starts[name, n], max(starts[name, n], ends[name, n]))
+                    for n in sorted(topic.partitions)
+                },
+                size_bytes=sum(sizes.get((name, n), 0) for n in topic.partitions)
+                if sizes
+                else None,
+            )
+            for name, topic in live.items()
+        }
+        return tuple(replace(one, offsets=found.get(one.name)) for one in topics)
+
+    def coverage(
+        self, topic: CatalogTopic, *, now_ms: int, only: tuple[str, str] | None = None
+    ) -> TopicCoverage:
+        """Return what is archived of a topic with offsets; of one log if ``only`` names it."""
+        logged = [one for one in topic.logged if only in (None, log_id(one))]
+        live_id = None if topic.live is None else topic.live.topic_id
+        identities = {one.identity: one for one in sorted(logged, key=_number)}
+        found = []
+        for identity in identities:
+            logs = tuple(one for one in logged if one.identity == identity)
+            is_live = topic.live is not None and any(
+                one.info.topic_id == live_id and not one.info.deleted for one in logs
+            )
+            found.append(_incarnation(identity, logs, topic.offsets if is_live else None, is_live))
+        if topic.live is not None and not any(one.is_live for one in found):
+            found.append(_incarnation(live_id or "live", (), topic.offsets, True))
+        found.reverse()
+        return TopicCoverage(incarnations=tuple(found), times=_times(found, logged, now_ms))
+
+    def configs(self, topic: CatalogTopic) -> Mapping[str, ConfigValue]:
+        """Return the effective settings of a live topic; none when it is gone."""
+        if topic.live is None:
+            return {}
+        return self._cluster.admin().all_topic_configs([topic.name]).get(topic.name, {})
+
+    def groups(self, topic: CatalogTopic) -> tuple[tuple[GroupOnTopic, ...], tuple[str, ...]]:
+        """Return the groups with committed offsets on a topic, and groups that are denied."""
+        if topic.live is None:
+            return (), ()
+        admin = self._cluster.admin()
+        offsets = load_group_offsets(admin, [topic.name])
+        [known] = self.with_offsets([topic])
+        live = known.offsets.partitions if known.offsets else {}
+        found = []
+        for group, committed in offsets.offsets.items():
+            mine = {number: offset for (_, number), offset in committed.items()}
+            lag = sum(
+                max(0, live[number].end - max(offset, live[number].start))
+                for number, offset in mine.items()
+                if number in live
+            )
+            found.append(GroupOnTopic(group, mine, lag))
+        return tuple(found), tuple(offsets.denied)
+
+    def _logged(self) -> tuple[dict[str, list[LoggedTopic]], list[str]]:
+        """Return what all logs hold by topic, and why some could not be read."""
+        found: dict[str, list[LoggedTopic]] = {}
+        problems = []
+        for place in self._archives.places():
+            try:
+                logs = self._archives.logs(place)
+            except NoSuchArchiveError:
+                continue
+            except KafkeepError as error:
+                problems.append(f"The archive {place.address} cannot be read now: {error.message}")
+                continue
+            for log in logs:
+                for name, several in self._summary(log).items():
+                    found.setdefault(name, []).extend(several)
+        return found, problems
+
+    def _summary(self, log: ArchiveLog) -> Mapping[str, tuple[LoggedTopic, ...]]:
+        key = log.place.id, log.name
+        with self._lock:
+            known = self._summaries.get(key)
+        if known is not None and known[0] is log:
+            return known[1]
+        made = summarize_log(log)
+        with self._lock:
+            if key not in self._summaries and len(self._summaries) >= _SUMMARIES_KEPT:
+                del self._summaries[next(iter(self._summaries))]
+            self._summaries[key] = log, made
+        return made
+
+
+def log_id(topic: LoggedTopic) -> tuple[str, str]:
+    """Return the archive's id and the log's name."""
+    return topic.log.place.id, topic.log.name
+
+
+def _number(topic: LoggedTopic) -> int:
+    return topic.info.incarnation
+
+
+def _matches(topic: CatalogTopic, show: TopicFilter) -> bool:
+    if topic.is_internal or show is TopicFilter.INTERNAL:
+        return topic.is_internal and show is TopicFilter.INTERNAL
+    return {
+        TopicFilter.UNCOVERED: topic.live is not None and not topic.is_covered,
+        TopicFilter.COVERED: topic.is_covered,
+        TopicFilter.ARCHIVE_ONLY: topic.live is None,
+        TopicFilter.GAPS: topic.lost_offsets > 0,
+        TopicFilter.RECREATED: topic.incarnation_count > 1,
+    }.get(show, True)
+
+
+def _incarnation(
+    identity: str, logs: tuple[LoggedTopic, ...], offsets: LiveOffsets | None, is_live: bool
+) -> Incarnation:
+    held = [log.partitions() for log in logs]
+    live = offsets.partitions if offsets is not None else {}
+    numbers = sorted({*live, *(number for one in held for number in one)})
+    logged = {n: [one[n] for one in held if n in one] for n in numbers}
+    return Incarnation(
+        identity=identity,
+        number=max((one.info.incarnation for one in logs), default=None),
+        is_live=is_live,
+        logs=logs,
+        partitions=tuple(cover(n, logged[n], live.get(n)) for n in numbers),
+        logged=logged,
+    )
+
+
+def _times(
+    incarnations: Sequence[Incarnation], logged: Sequence[LoggedTopic], now_ms: int
+) -> tuple[TimeBin, ...]:
+    """Return the bins by time; of several logs with one topic, the one with most records counts."""
+    chosen = [max(one.logs, key=lambda log: log.records) for one in incarnations if one.logs]
+    tables = [count_rows(one.entries()) for one in chosen]
+    columns = [
+        np.concatenate([as_int64(table[name]) for table in tables]) if tables else np.empty(0, int)
+        for name in ("min_timestamp", "max_timestamp", "records")
+    ]
+    waits = None
+    newest = next(iter(incarnations), None)
+    if newest is not None and newest.is_live and newest.waiting_offsets:
+        waits = max((t for one in newest.logs if (t := one.newest_ms) is not None), default=None)
+    return time_bars(
+        (columns[0], columns[1], columns[2]),
+        now_ms=now_ms,
+        gaps_ms=gap_times(chosen),
+        waits_since_ms=waits,
+    )

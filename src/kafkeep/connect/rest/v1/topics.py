@@ -1,0 +1,297 @@
+"""Calls under ``/kafkeep/v1/topics``: topics in Kafka beside those in the archives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.clock import now_ms
+from kafkeep.connect.catalog.coverage import PartitionCoverage
+from kafkeep.connect.catalog.logged_topics import LoggedTopic
+from kafkeep.connect.catalog.topics import CatalogTopic, Incarnation, TopicFilter
+from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.rest.answers import json_answer
+from kafkeep.connect.rest.call import Call, Query, get_endpoint
+from kafkeep.connect.rest.json_schemas import (
+    MAYBE_NUMBER,
+    NUMBER,
+    TEXT,
+    list_schema,
+    map_schema,
+    object_schema,
+)
+from kafkeep.connect.rest.v1.root import ROOT
+from kafkeep.connect.service.service import ConnectService
+
+_TOPICS, _MOST_TOPICS = 100, 1000
+
+
+def topics(service: ConnectService, call: Call) -> Response:
+    """Answer with topics by name; with their live offsets if asked for."""
+    show = one_of(call, "show", [one.value for one in TopicFilter])
+    listing = service.catalog.topics.find_all(first(call, "search"), TopicFilter(show))
+    limit = number(call, "limit", _TOPICS, least=1, most=_MOST_TOPICS)
+    start = number(call, "start", 0, least=0, most=10**9)
+    shown = listing.topics[start : start + limit]
+    if call.flag("offsets", default=False):
+        shown = service.catalog.topics.with_offsets(shown)
+    return json_answer(
+        {
+            "count": len(listing.topics),
+            "topics": [_summary(one) for one in shown],
+            "problems": list(listing.problems),
+        }
+    )
+
+
+def topic(service: ConnectService, call: Call) -> Response:
+    """Answer with one topic: partitions and settings in Kafka, and what each log holds."""
+    [found] = service.catalog.topics.with_offsets([service.catalog.topics.find(call.path["topic"])])
+    return json_answer(
+        {
+            **_summary(found),
+            "live": _live(found),
+            "logs": [_logged(one) for one in found.logged],
+            "settings": {
+                key: config.value
+                for key, config in service.catalog.topics.configs(found).items()
+                if config.source == "topic" and not config.sensitive
+            },
+        }
+    )
+
+
+def coverage(service: ConnectService, call: Call) -> Response:
+    """Answer with the archived, waiting and lost offsets of each partition."""
+    catalog = service.catalog.topics
+    [found] = catalog.with_offsets([catalog.find(call.path["topic"])])
+    answer = catalog.coverage(found, now_ms=now_ms())
+    return json_answer({"incarnations": [_incarnation(one) for one in answer.incarnations]})
+
+
+def _summary(found: CatalogTopic) -> Json:
+    return {
+        "name": found.name,
+        "in_kafka": found.live is not None,
+        "is_archived": bool(found.current),
+        "is_internal": found.is_internal,
+        "partitions": found.partition_count,
+        "incarnations": found.incarnation_count,
+        "records": found.records,
+        "bytes": found.size_bytes,
+        "lost_offsets": found.lost_offsets,
+        "waiting_offsets": found.waiting_offsets,
+        "newest_record_ms": found.newest_ms,
+    }
+
+
+def _live(found: CatalogTopic) -> Json | None:
+    if found.live is None:
+        return None
+    offsets = found.offsets.partitions if found.offsets is not None else {}
+    return {
+        "topic_id": found.live.topic_id,
+        "bytes": None if found.offsets is None else found.offsets.size_bytes,
+        "partitions": [
+            {
+                "partition": index,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "in_sync": list(one.in_sync),
+                "start": offsets[index].start if index in offsets else None,
+                "end": offsets[index].end if index in offsets else None,
+            }
+            for index, one in sorted(found.live.partitions.items())
+        ],
+    }
+
+
+def _logged(one: LoggedTopic) -> Json:
+    return {
+        "archive": one.log.place.address,
+        "log": one.log.name,
+        "incarnation": one.info.incarnation,
+        "topic_id": one.info.topic_id,
+        "partitions": one.info.partitions,
+        "records": one.records,
+        "objects": one.objects,
+        "bytes": one.size_bytes,
+        "lost_offsets": one.lost_offsets,
+        "settings": dict(one.info.configs),
+    }
+
+
+def _incarnation(one: Incarnation) -> Json:
+    return {
+        "topic_id": one.identity,
+        "incarnation": one.number,
+        "in_kafka": one.is_live,
+        "logs": [log.log.name for log in one.logs],
+        "partitions": [_partition(partition) for partition in one.partitions],
+    }
+
+
+def _partition(one: PartitionCoverage) -> Json:
+    return {
+        "partition": one.partition,
+        "position": one.position,
+        "records": one.records,
+        "holes": one.holes,
+        "live": None if one.live is None else [one.live.start, one.live.end],
+        "archived": _ranges(one.archived),
+        "waiting": _ranges(one.waiting),
+        "gaps": _ranges(one.gaps),
+    }
+
+
+def _ranges(several: Iterable[OffsetRange]) -> list[list[int]]:
+    return [[one.start, one.end] for one in several]
+
+
+def first(call: Call, name: str) -> str:
+    """Return the first value of a query parameter, without spaces around it."""
+    return (call.query.get(name) or [""])[0].strip()
+
+
+def one_of(call: Call, name: str, choices: Iterable[str]) -> str:
+    """Return a query parameter that has fixed values; 400 for others."""
+    known = list(choices)
+    value = first(call, name)
+    if value not in known:
+        raise RestError(400, f"{name} must be one of: {', '.join(one for one in known if one)}")
+    return value
+
+
+def number(call: Call, name: str, default: int, *, least: int, most: int) -> int:
+    """Return a number of the query; 400 when it is none or out of bounds."""
+    text = first(call, name)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or not least <= int(text[:19]) <= most:
+        raise RestError(400, f"{name} must be a number from {least} to {most}")
+    return int(text)
+
+
+ENDPOINTS = (
+    get_endpoint(
+        f"{ROOT}/topics",
+        topics,
+        "CatalogTopics",
+        "Topics in Kafka and in the archives, by name.",
+        (
+            Query(name="search", help="Only names that contain this.", type="string"),
+            Query(
+                name="show",
+                help="uncovered, covered, archive-only, gaps, re-created or internal.",
+                type="string",
+            ),
+            Query(name="offsets", help="Also read the offsets in Kafka; slower."),
+            Query(name="limit", help="How many, at most 1000; 100 if not given.", type="string"),
+            Query(name="start", help="How many to skip.", type="string"),
+        ),
+    ),
+    get_endpoint(f"{ROOT}/topics/{{topic}}", topic, "CatalogTopic", "One topic."),
+    get_endpoint(
+        f"{ROOT}/topics/{{topic}}/coverage",
+        coverage,
+        "Coverage",
+        "What is archived of each partition, what waits in Kafka, and what is lost.",
+    ),
+)
+_MAYBE_INTEGER = {"type": ["integer", "null"]}
+_RANGES = {
+    "type": "array",
+    "items": {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2},
+    "description": "Start and end of each range; the end is exclusive.",
+}
+_SUMMARY = {
+    "name": TEXT,
+    "in_kafka": {"type": "boolean"},
+    "is_archived": {"type": "boolean"},
+    "is_internal": {"type": "boolean"},
+    "partitions": NUMBER,
+    "incarnations": NUMBER,
+    "records": {"type": "integer", "description": "Archived records."},
+    "bytes": {"type": "integer", "description": "Of its objects."},
+    "lost_offsets": NUMBER,
+    "waiting_offsets": {**MAYBE_NUMBER, "description": "null: not read, or not in Kafka."},
+    "newest_record_ms": MAYBE_NUMBER,
+}
+_LIVE = object_schema(
+    {
+        "topic_id": TEXT,
+        "bytes": MAYBE_NUMBER,
+        "partitions": list_schema(
+            object_schema(
+                {
+                    "partition": NUMBER,
+                    "leader": _MAYBE_INTEGER,
+                    "replicas": list_schema(NUMBER),
+                    "in_sync": list_schema(NUMBER),
+                    "start": _MAYBE_INTEGER,
+                    "end": _MAYBE_INTEGER,
+                }
+            )
+        ),
+    }
+)
+_LOGGED = object_schema(
+    {
+        "archive": TEXT,
+        "log": TEXT,
+        "incarnation": NUMBER,
+        "topic_id": TEXT,
+        "partitions": NUMBER,
+        "records": NUMBER,
+        "objects": NUMBER,
+        "bytes": NUMBER,
+        "lost_offsets": NUMBER,
+        "settings": map_schema(TEXT),
+    }
+)
+_PARTITION = object_schema(
+    {
+        "partition": NUMBER,
+        "position": {**_MAYBE_INTEGER, "description": "Archived up to here; null: in no log."},
+        "records": NUMBER,
+        "holes": {"type": "integer", "description": "Archived offsets without a record."},
+        "live": {
+            "type": ["array", "null"],
+            "items": NUMBER,
+            "description": "Start and end in Kafka; null when it is not there.",
+        },
+        "archived": _RANGES,
+        "waiting": _RANGES,
+        "gaps": _RANGES,
+    }
+)
+_INCARNATION = object_schema(
+    {
+        "topic_id": TEXT,
+        "incarnation": {**_MAYBE_INTEGER, "description": "null: in no log."},
+        "in_kafka": {"type": "boolean"},
+        "logs": list_schema(TEXT),
+        "partitions": list_schema(_PARTITION),
+    }
+)
+
+SCHEMAS = {
+    "CatalogTopics": object_schema(
+        {
+            "count": {"type": "integer", "description": "How many there are in all."},
+            "topics": list_schema(object_schema(_SUMMARY)),
+            "problems": {**list_schema(TEXT), "description": "What could not be read."},
+        }
+    ),
+    "CatalogTopic": object_schema(
+        {
+            **_SUMMARY,
+            "live": {"anyOf": [_LIVE, {"type": "null"}]},
+            "logs": list_schema(_LOGGED),
+            "settings": {**map_schema({"type": ["string", "null"]}), "description": "In Kafka."},
+        }
+    ),
+    "Coverage": object_schema({"incarnations": list_schema(_INCARNATION)}),
+}
