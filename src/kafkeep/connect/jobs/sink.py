@@ -135,12 +135,14 @@ def positions_now(state: LogState) -> dict[TopicPartition, int]:
 
 def newest_partitions(state: LogState) -> dict[TopicPartition, PartitionId]:
     """Return the partitions that have positions, without those of re-created topics."""
-    found: dict[TopicPartition, PartitionId] = {}
-    for pid in sorted(state.positions, key=lambda p: (p.topic, p.partition, p.incarnation)):
-        info = state.latest_incarnation(pid.topic)
-        if info is None or info.incarnation == pid.incarnation:
-            found[pid.topic, pid.partition] = pid
-    return found
+    newest: dict[str, int] = {}
+    for topic, incarnation in state.topics:
+        newest[topic] = max(incarnation, newest.get(topic, 0))
+    return {
+        (pid.topic, pid.partition): pid
+        for pid in sorted(state.positions)  # later incarnations replace earlier ones
+        if newest.get(pid.topic, pid.incarnation) == pid.incarnation
+    }
 
 
 class ConnectorGroup:
