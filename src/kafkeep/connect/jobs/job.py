@@ -205,12 +205,14 @@ def backlog_of(
     progress: Progress, kind: ConnectorType, now_ms: int, running_since_ms: int | None
 ) -> Backlog:
     """Return a job's backlog; ``running_since_ms`` is None for a connector that does not run."""
-    lags = partition_lags(progress, now_ms)
+    # Sums only: a connector may have 20,000 partitions, and every page and status asks for this.
+    waiting, since = progress.lag_records.copy(), progress.lag_since_ms.copy()
+    oldest_ms = min((at for key, at in since.items() if key in waiting), default=now_ms)
     stuck_ms = None if running_since_ms is None else _undone_since(progress, kind, running_since_ms)
     return Backlog(
         measured_ms=progress.measured_ms,
-        records=sum(lag.records for lag in lags),
-        seconds=max((lag.seconds for lag in lags), default=0.0),
+        records=sum(waiting.values()),
+        seconds=max(0, now_ms - oldest_ms) / 1000,
         last_progress_ms=progress.last_commit_ms,
         no_progress_since_ms=stuck_ms
         if stuck_ms is not None and now_ms - stuck_ms >= NO_PROGRESS_MS
