@@ -18,6 +18,7 @@ from kafkeep.archive.read_commits import apply_stored, iter_stored_commits
 from kafkeep.archive.view import ArchiveView, list_logs
 from kafkeep.connect.catalog.entry_index import EntryIndexes, index_of
 from kafkeep.connect.model import RestError
+from kafkeep.errors import DamagedError
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
@@ -40,6 +41,11 @@ class ArchivePlace:
     def id(self) -> str:
         """A short name for addresses of pages: it stays the same as long as the address does."""
         return hashlib.sha256(self.address.encode()).hexdigest()[:10]
+
+    @property
+    def reached(self) -> tuple[str, StorageOptions | None]:
+        """The address and how it is reached, whichever connectors write there."""
+        return self.address, self.storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +86,7 @@ class Archives:
         self._places = places
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._stores: dict[ArchivePlace, ObjectStore] = {}
+        self._stores: dict[tuple[str, StorageOptions | None], ObjectStore] = {}
         self._logs: dict[tuple[str, str], _Kept] = {}
         self._names: dict[str, tuple[float, Sequence[str]]] = {}
         self._loading: dict[tuple[str, str], threading.Lock] = {}
@@ -100,11 +106,11 @@ class Archives:
     def store(self, place: ArchivePlace) -> ObjectStore:
         """Return the store of an archive."""
         with self._lock:
-            store = self._stores.get(place)
+            store = self._stores.get(place.reached)
         if store is None:
             store = open_store(place.address, place.storage)
             with self._lock:
-                self._stores[place] = store
+                self._stores[place.reached] = store
         return store
 
     def log_names(self, place: ArchivePlace) -> Sequence[str]:
@@ -117,19 +123,25 @@ class Archives:
         self._names[place.id] = now, names
         return names
 
-    def log(self, place: ArchivePlace, name: str) -> ArchiveLog:
-        """Return a log at its newest commit; 404 when there is none of that name."""
+    def log(self, place: ArchivePlace, name: str, *, max_age_s: float = FRESH_S) -> ArchiveLog:
+        """Return a log at its newest commit; 404 when there is none of that name.
+
+        What was looked at less than ``max_age_s`` ago is not looked at again.
+        """
         id = place.id, name
         with self._lock:
             loading = self._loading.setdefault(id, threading.Lock())
         with loading:  # so that pages that arrive together read it once
             kept = self._logs.get(id)
             now = self._monotonic()
-            if kept is not None and now - kept.looked_at < FRESH_S:
+            if kept is not None and now - kept.looked_at < max_age_s:
                 return kept.log
-            store = self.store(place)
-            known = None if kept is None or kept.log.place != place else _read_on(kept.log)
-            kept = _Kept(known or self._load(place, store, name), now)
+            known = None
+            if kept is not None and kept.log.place.reached == place.reached:
+                known = _read_on(
+                    kept.log if kept.log.place == place else replace(kept.log, place=place)
+                )
+            kept = _Kept(known or self._load(place, self.store(place), name), now)
             self._keep(id, kept)
             return kept.log
 
@@ -161,14 +173,18 @@ class Archives:
 def _read_on(log: ArchiveLog) -> ArchiveLog | None:
     """Return the log with the commits that it has gained, itself when there are none.
 
-    None when it must be loaded anew, because entries were retired or the tail became long.
+    None when it must be loaded anew, because entries were retired or the tail became long, or
+    because another log has its name now.
     """
     state, tail = log.loaded.state, log.loaded.tail
     room = RELOAD_EVERY - len(tail) % RELOAD_EVERY
     added = []
-    for stored in islice(iter_stored_commits(log.store, log.name, state.commit + 1), room):
-        state, commit = apply_stored(state, stored)
-        added.append(commit)
+    try:
+        for stored in islice(iter_stored_commits(log.store, log.name, state.commit + 1), room):
+            state, commit = apply_stored(state, stored)
+            added.append(commit)
+    except DamagedError:
+        return None
     if not added:
         return log
     if len(added) >= room or any(one.changes.retired for one in added):

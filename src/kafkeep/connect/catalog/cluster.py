@@ -13,6 +13,8 @@ from kafkeep.options.kafka import KafkaOptions
 
 FRESH_S = 2.0
 """Topics that were read less than this ago are shown without asking Kafka again."""
+_TIMES_LONGER = 20
+"""The topics of a large cluster are shown for this many times as long as reading them took."""
 _CONNECT_TIMEOUT_MS = 5_000
 _TIMEOUT_MS = 10_000
 
@@ -30,7 +32,9 @@ class LiveCluster:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._wire: Wire | None = None
-        self._topics: tuple[float, Mapping[str, TopicDescription]] | None = None
+        self._reading = threading.Lock()
+        self._topics: Mapping[str, TopicDescription] | None = None
+        self._fresh_until = 0.0
 
     def wire(self) -> Wire:
         """Return the client; it reconnects by itself."""
@@ -44,13 +48,24 @@ class LiveCluster:
         return Admin(self.wire(), timeout_ms=_TIMEOUT_MS)
 
     def topics(self) -> Mapping[str, TopicDescription]:
-        """Return all topics, at most ``FRESH_S`` old."""
+        """Return all topics, about ``FRESH_S`` old; older ones while another thread reads them."""
         known = self._topics
-        if known is not None and self._monotonic() - known[0] < FRESH_S:
-            return known[1]
-        found = self.admin().topics()
-        self._topics = self._monotonic(), found
-        return found
+        if known is not None and self._monotonic() < self._fresh_until:
+            return known
+        if not self._reading.acquire(blocking=known is None):
+            return known or {}
+        try:
+            return self._read_topics()
+        finally:
+            self._reading.release()
+
+    def _read_topics(self) -> Mapping[str, TopicDescription]:
+        began = self._monotonic()
+        if self._topics is None or began >= self._fresh_until:
+            self._topics = self.admin().topics()
+            now = self._monotonic()
+            self._fresh_until = now + max(FRESH_S, (now - began) * _TIMES_LONGER)
+        return self._topics
 
     def close(self) -> None:
         """Close the client."""

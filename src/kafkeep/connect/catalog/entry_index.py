@@ -20,6 +20,7 @@ from kafkeep.archive.codec import gap_from_json
 from kafkeep.archive.commit import Commit, Gap
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.entry_tables import TableInfo
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView
@@ -52,7 +53,7 @@ keys and headers, which hold the same records again. The commit of an entry is o
 ``first_commit`` to ``last_commit``: a table of a checkpoint holds the entries of several."""
 _COMMITS = ("first_commit", "last_commit")
 _DEFAULTS: Mapping[str, Any] = {"generation": 0, "view": "value", "closed_by": ""}
-_TABLES_KEPT = 200
+_LOGS_KEPT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +69,19 @@ class EntryIndexes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: dict[str, EntryIndex] = {}
-        """By the digest of the table."""
+        self._tables: dict[tuple[str, str], Mapping[str, EntryIndex]] = {}
+        """By store and name of the log: the tables of its checkpoint, by their digests."""
 
     def load(self, store: ObjectStore, log: LoadedLog) -> EntryIndex:
         """Return the entries and gaps of a log, without what is retired."""
-        name = log.state.name
-        parts = []
+        id = store.describe(), log.state.name
+        known, tables = self._tables.get(id, {}), dict[str, EntryIndex]()
         for table in log.base.tables:
             if table.entries or table.gaps:
-                known = self._tables.get(table.sha256)
-                if known is None:
-                    rows = load_rows(store, name, table)
-                    with reading(table.key):
-                        gaps = tuple(map(gap_from_json, rows.gaps))
-                    known = EntryIndex(_table(rows.entries, table.first, table.last), gaps)
-                    self._remember(table.sha256, known)
-                parts.append(known)
+                digest = table.sha256
+                tables[digest] = known.get(digest) or _read_table(store, log.state.name, table)
+        self._remember(id, tables)
+        parts = [*tables.values()]
         parts.append(index_of(log.tail))
         entries = pa.concat_tables([part.entries for part in parts])
         counts = log.state.counts
@@ -96,11 +93,19 @@ class EntryIndexes:
         )
         return EntryIndex(_without_retired(entries, log.state), tuple(counting))
 
-    def _remember(self, digest: str, table: EntryIndex) -> None:
+    def _remember(self, id: tuple[str, str], tables: Mapping[str, EntryIndex]) -> None:
+        """Keep the tables of a log in place of those before, which were merged into others."""
         with self._lock:
-            if len(self._tables) >= _TABLES_KEPT:
+            if id not in self._tables and len(self._tables) >= _LOGS_KEPT:
                 del self._tables[next(iter(self._tables))]
-            self._tables[digest] = table
+            self._tables[id] = tables
+
+
+def _read_table(store: ObjectStore, name: str, table: TableInfo) -> EntryIndex:
+    rows = load_rows(store, name, table)
+    with reading(table.key):
+        gaps = tuple(map(gap_from_json, rows.gaps))
+    return EntryIndex(_table(rows.entries, table.first, table.last), gaps)
 
 
 def index_of(commits: Sequence[Commit]) -> EntryIndex:

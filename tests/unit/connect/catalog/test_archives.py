@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,33 @@ def test_a_log_that_has_grown_by_many_commits_is_read_from_its_checkpoint(scene:
     assert log.view.commit == built.log.state.commit
     assert not log.loaded.tail
     assert len(log.entries) == 1
+
+
+def test_an_archive_that_was_begun_anew_is_read_again(scene: Scene) -> None:
+    build_archive(scene.store, {"orders": [partition(0, 10)]})
+    assert scene.archives.log(scene.place, "backup").entries.num_rows == 1
+    for info in list(scene.store.list("")):
+        scene.store.delete(info.key)
+    build_archive(
+        scene.store, {"orders": [partition(0, 5, 7)], "users": [partition(0, 2)]}, checkpoint=True
+    )
+    scene.pass_time()
+    assert scene.archives.log(scene.place, "backup").entries.num_rows == 3
+
+
+def test_a_second_connector_of_an_archive_does_not_load_it_again(scene: Scene) -> None:
+    build_archive(scene.store, {"orders": [partition(0, 10)]})
+    first = scene.archives.log(scene.place, "backup")
+    scene.place = replace(scene.place, connectors=("sink", "other"))
+    scene.pass_time()
+    again = scene.archives.log(scene.place, "backup")
+    assert again.place.connectors == ("sink", "other")
+    assert again.entries is first.entries
+
+
+def test_a_log_can_be_asked_for_its_very_newest_commit(scene: Scene) -> None:
+    built = build_archive(scene.store, {"orders": [partition(0, 10)]})
+    first = scene.archives.log(scene.place, "backup")
+    built.log.append(Changes(groups={"g": {PartitionId("orders", 1, 0): 4}}))
+    again = scene.archives.log(scene.place, "backup", max_age_s=0)
+    assert again.view.commit == first.view.commit + 1
