@@ -1,129 +1,123 @@
-"""What a sink's log says of its archive: how it grew, and its newest objects. Reads the store."""
+"""What a sink's log says of its archive: how it grew, and its newest objects.
+
+The log comes from the catalog, which keeps it in memory.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
-from kafkeep.archive.checkpoint import LoadedLog, load_log, load_rows
-from kafkeep.archive.commit import Commit
-from kafkeep.archive.entry import Entry
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kafkeep.archive.entry_tables import TableInfo
-from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import decode_stored, read_stored_commit
+from kafkeep.connect.catalog.archives import FRESH_S, ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink
+from kafkeep.connect.model import RestError
 from kafkeep.connect.service.overview import ArchivedObject, GrowthPoint, downsample
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.store.open import open_store
 
-_TABLES_KEPT = 1000
-
-
-class ArchiveGrowth:
-    """Reads logs; remembers the sums of tables, which never change. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tables: dict[str, GrowthPoint] = {}
-        """By the digest of the table: what it adds, at the time of its last commit."""
-
-    def points(
-        self, name: str, config: Mapping[str, str], context: JobContext
-    ) -> tuple[GrowthPoint, ...]:
-        """Return what the log had gained by each commit; a source has no log of its own.
-
-        Commits that a checkpoint's table sums up are one point.
-        """
-        opened = _open(name, config, context)
-        return () if opened is None else downsample(list(self._points(*opened)))
-
-    def _points(self, store: ObjectStore, log: LoadedLog) -> Iterator[GrowthPoint]:
-        objects = records = size = 0
-        for table in sorted(log.base.tables, key=lambda one: one.last):
-            step = self._table(store, log.state.name, table)
-            objects, records, size = (
-                objects + step.objects,
-                records + step.records,
-                size + step.bytes,
-            )
-            yield GrowthPoint(step.at_ms, objects, records, size)
-        for commit in log.tail:
-            entries = commit.changes.entries
-            if entries:
-                objects += len(entries)
-                records += sum(_records(entry) for entry in entries)
-                size += sum(entry.size_bytes for entry in entries)
-                yield GrowthPoint(commit.at_ms, objects, records, size)
-
-    def _table(self, store: ObjectStore, name: str, table: TableInfo) -> GrowthPoint:
-        with self._lock:
-            known = self._tables.get(table.sha256)
-        if known is not None:
-            return known
-        entries = load_rows(store, name, table).entries
-        at_ms = decode_stored(name, read_stored_commit(store, name, table.last)).at_ms
-        values = [one for one in entries if one.get("view", "value") == "value"]
-        point = GrowthPoint(
-            at_ms,
-            len(entries),
-            sum(one["records"] for one in values),
-            sum(one["size_bytes"] for one in entries),
-        )
-        with self._lock:
-            if len(self._tables) >= _TABLES_KEPT:
-                self._tables.clear()
-            self._tables[table.sha256] = point
-        return point
+_TIMES_KEPT = 1000
 
 
-def _records(entry: Entry) -> int:
-    """Return its records; objects of keys and headers hold the same records again."""
-    return entry.records if entry.view == "value" else 0
-
-
-def newest_objects(
-    name: str, config: Mapping[str, str], context: JobContext, limit: int
-) -> tuple[ArchivedObject, ...]:
-    """Return the newest objects of the log, the newest first; none of a source."""
-    opened = _open(name, config, context)
-    if opened is None:
-        return ()
-    store, log = opened
-    found = [_archived(one, commit) for commit in log.tail for one in commit.changes.entries]
-    found.reverse()
-    for table in sorted(log.base.tables, key=lambda one: -one.last):
-        if len(found) >= limit:
-            break
-        rows = [Entry.from_json(one) for one in load_rows(store, log.state.name, table).entries]
-        rows.sort(key=lambda one: one.max_timestamp, reverse=True)
-        found += [_archived(one, None) for one in rows[: limit - len(found)]]
-    return tuple(found[:limit])
-
-
-def _archived(entry: Entry, commit: Commit | None) -> ArchivedObject:
-    return ArchivedObject(
-        key=entry.key,
-        topic=entry.partition_id.topic,
-        partition=entry.partition_id.partition,
-        start=entry.range.start,
-        end=entry.range.end,
-        records=entry.records,
-        bytes=entry.size_bytes,
-        newest_record_ms=entry.max_timestamp,
-        committed_ms=None if commit is None else commit.at_ms,
-    )
-
-
-def _open(
-    name: str, config: Mapping[str, str], context: JobContext
-) -> tuple[ObjectStore, LoadedLog] | None:
+def log_of(
+    archives: Archives,
+    name: str,
+    config: Mapping[str, str],
+    context: JobContext,
+    *,
+    max_age_s: float = FRESH_S,
+) -> ArchiveLog | None:
+    """Return the log that a connector writes; None for a source, or when it has written nothing."""
     if find_family(config.get("connector.class", "")).kind == "source":
         return None
     sink = read_sink(name, config, context)
     try:
-        store = open_store(sink.archive, sink.storage)
-        return store, load_log(store, sink.name)
+        place = archives.place(ArchivePlace(address=sink.archive).id)
+        return archives.log(place, sink.name, max_age_s=max_age_s)
     except NoSuchArchiveError:
         return None
+    except RestError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+class ArchiveGrowth:
+    """Remembers the times of commits, which never change. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        """By the digest of a table: when the last of its commits was made."""
+
+    def points(self, log: ArchiveLog) -> tuple[GrowthPoint, ...]:
+        """Return what the log had gained by each commit that brought objects.
+
+        Commits that a checkpoint's table sums up are one point. Retired entries do not count.
+        """
+        made_ms = self._made_ms(log)
+        points, objects, records, size = [], 0, 0, 0
+        for row in _sums(log.entries):
+            objects += row["key_count"]
+            records += row["own_sum"]
+            size += row["size_bytes_sum"]
+            points.append(GrowthPoint(made_ms[row["last_commit"]], objects, records, size))
+        return downsample(points)
+
+    def _made_ms(self, log: ArchiveLog) -> dict[int, int]:
+        """Return when the last commit of each table, and each later commit, was made."""
+        found = {commit.number: commit.at_ms for commit in log.loaded.tail}
+        for table in log.loaded.base.tables:
+            if table.entries:
+                found[table.last] = self._last_ms(log, table)
+        return found
+
+    def _last_ms(self, log: ArchiveLog, table: TableInfo) -> int:
+        at_ms = self._times.get(table.sha256)
+        if at_ms is None:
+            stored = read_stored_commit(log.store, log.name, table.last)
+            at_ms = decode_stored(log.name, stored).at_ms
+            if len(self._times) >= _TIMES_KEPT:
+                self._times.clear()
+            self._times[table.sha256] = at_ms
+        return at_ms
+
+
+def _sums(entries: pa.Table) -> list[dict[str, Any]]:
+    """Return objects, records and bytes by the last commit that may hold them, in its order.
+
+    Objects of keys and headers hold the same records again, so those do not count.
+    """
+    own = pc.if_else(pc.equal(entries["view"], "value"), entries["records"], 0)
+    sums = (
+        entries.append_column("own", own)
+        .group_by("last_commit")
+        .aggregate([("key", "count"), ("own", "sum"), ("size_bytes", "sum")])
+    )
+    return list(sums.sort_by("last_commit").to_pylist())
+
+
+def newest_objects(log: ArchiveLog, limit: int) -> tuple[ArchivedObject, ...]:
+    """Return the newest objects of the log, the newest first."""
+    order = [("last_commit", "descending"), ("max_timestamp", "descending")]
+    chosen = pc.select_k_unstable(log.entries, k=limit, sort_keys=order)
+    made_ms = {commit.number: commit.at_ms for commit in log.loaded.tail}
+    return tuple(_archived(row, made_ms) for row in log.entries.take(chosen).to_pylist())
+
+
+def _archived(row: Mapping[str, Any], made_ms: Mapping[int, int]) -> ArchivedObject:
+    return ArchivedObject(
+        key=row["key"],
+        topic=row["topic"],
+        partition=row["partition"],
+        start=row["start"],
+        end=row["end"],
+        records=row["records"],
+        bytes=row["size_bytes"],
+        newest_record_ms=row["max_timestamp"],
+        committed_ms=made_ms.get(row["last_commit"]),
+    )

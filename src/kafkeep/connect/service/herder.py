@@ -9,11 +9,11 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from kafkeep.connect.catalog.archives import Archives
+from kafkeep.connect.catalog.archives import FRESH_S, ArchiveLog, Archives
 from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.jobs.job import JobContext
@@ -32,7 +32,7 @@ from kafkeep.connect.model import (
 from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
 from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS, Definitions
-from kafkeep.connect.service.archive_growth import ArchiveGrowth, newest_objects
+from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of, newest_objects
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
@@ -240,10 +240,13 @@ class Herder:
 
     def offsets(self, name: str) -> list[Json]:
         """Return a connector's offsets; any worker can read them."""
-        from kafkeep.connect.jobs.offsets import read_offsets  # noqa: PLC0415 - rarely needed
+        from kafkeep.connect.jobs import offsets  # noqa: PLC0415 - rarely needed
 
         config = self._definitions.resolve(self._found(name).config)
-        return list(read_offsets(name, config, self._context_for(config)))
+        if self.type_of(name) == "source":
+            return list(offsets.read_offsets(name, config, self._context_for(config)))
+        log = self._log_of(name, max_age_s=0)
+        return [] if log is None else offsets.sink_offsets(log.loaded.state)
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each plugin."""
@@ -298,16 +301,17 @@ class Herder:
 
     def health(self) -> Json:
         """Return whether this worker leads or knows who does, and which connectors failed."""
-        leader = self._loop.lease.leader()
         connectors = dict(self._loop.journal.state.connectors)
-        statuses = [self._status(one) for one in connectors.values()]
-        failed = sorted(one.name for one in statuses if _has_failed(one))
+        return self._health([self._status(one) for one in connectors.values()])
+
+    def _health(self, statuses: Sequence[ConnectorStatus]) -> Json:
+        leader = self._loop.lease.leader()
         return {
             "status": "healthy" if leader is not None else "starting",
             "leader": leader.worker_id if leader is not None else None,
             "is_leader": self._loop.leads(),
-            "connectors": len(connectors),
-            "failed": failed,
+            "connectors": len(statuses),
+            "failed": sorted(one.name for one in statuses if _has_failed(one)),
         }
 
     def overview(self) -> ServiceOverview:
@@ -315,20 +319,26 @@ class Herder:
         connectors = dict(self._connectors())
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
         if not self._loop.leads():
-            return overview_of(statuses, {}, {}, self.health())
+            return overview_of(statuses, {}, {}, self._health(statuses))
         progress = self._loop.supervisor.progress()
         readings = self._totals.read(statuses, progress, self._now_ms())
-        return overview_of(statuses, readings, self._verified.of(connectors), self.health())
+        verified_ms = self._verified.of(connectors)
+        return overview_of(statuses, readings, verified_ms, self._health(statuses))
 
     def growth(self, name: str) -> tuple[GrowthPoint, ...]:
         """Return the size of a connector's archive over time."""
-        config = self._definitions.resolve(self._found(name).config)
-        return self._growth.points(name, config, self._context_for(config))
+        log = self._log_of(name)
+        return () if log is None else self._growth.points(log)
 
     def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
         """Return the newest objects of a connector's log, the newest first."""
+        log = self._log_of(name)
+        return () if log is None else newest_objects(log, limit)
+
+    def _log_of(self, name: str, max_age_s: float = FRESH_S) -> ArchiveLog | None:
         config = self._definitions.resolve(self._found(name).config)
-        return newest_objects(name, config, self._context_for(config), limit)
+        context = self._context_for(config)
+        return log_of(self.catalog.archives, name, config, context, max_age_s=max_age_s)
 
     def settings(self) -> WorkerSettings:
         """Return the configuration of this worker, with secrets masked."""
