@@ -14,6 +14,7 @@ from bench import topics
 from bench.beside import Beside, Numbers, beside, figures
 from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
+from bench.pages import console_pages
 from bench.restores import exact_offsets, one_hundredth
 from bench.runs import backup, delete, kafka_options, new_archive, new_topic, restore
 from kafkeep.archive.commit import Changes
@@ -261,4 +262,5 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "one hundredth of an archive": one_hundredth,
     "formats of the sink": sink_formats,
     "50 connectors": many_connectors,
+    "console": console_pages,
 }

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from prometheus_client.parser import text_string_to_metric_families
 
-from bench.measure import TICK
+from bench.service import ServeProcess, serving, wait_for
 from kafkeep.dev import DevStatus
 
 CONNECTORS = 50
@@ -33,7 +22,6 @@ RECORDS_A_SECOND = 20
 FLUSH_SIZE = 100
 CLIENTS = 4
 PAUSE_S = 0.02
-PATIENCE_S = 180.0
 
 
 def many_connectors(status: DevStatus, records: int, repeat: int) -> dict[str, float]:
@@ -42,25 +30,25 @@ def many_connectors(status: DevStatus, records: int, repeat: int) -> dict[str, f
     topics = [f"bench-{run}-{number:02d}" for number in range(CONNECTORS)]
     idle, busy = topics[: CONNECTORS // 2], topics[CONNECTORS // 2 :]
     _make_topics(status.bootstrap_servers, topics)
-    with _service(status) as service:
-        _wait(lambda: service.metrics()["kafkeep_leader", ""] == 1, "the service leads")
+    with serving(status) as service:
+        wait_for(lambda: service.metrics()["kafkeep_leader", ""] == 1, "the service leads")
         began = time.monotonic()
         for topic in topics:
-            service.put(f"/connectors/{topic}/config", _sink(status, topic, run))
-        _wait(lambda: service.running() == CONNECTORS, "all connectors run")
+            service.put(f"/connectors/{topic}/config", json_sink(status, topic, run))
+        wait_for(lambda: service.running() == CONNECTORS, "all connectors run")
         numbers = {"all running after seconds": time.monotonic() - began}
         numbers["CPU of all idle, before any data, cores"] = service.cpu_over(IDLE_SECONDS)
-        with _Feed(status.bootstrap_servers, busy) as feed:
+        with Feed(status.bootstrap_servers, busy) as feed:
             # What came while Spark started is archived first: a load is what comes all the time.
-            _wait(lambda: service.records(busy) > 0, "the first commit")
-            _wait(lambda: service.lag() < 2 * FLUSH_SIZE, "the first backlog is archived")
+            wait_for(lambda: service.records(busy) > 0, "the first commit")
+            wait_for(lambda: service.lag() < 2 * FLUSH_SIZE, "the first backlog is archived")
             before, at = service.records(busy), time.monotonic()
             load = _ask_statuses(service, topics, LOAD_SECONDS)
             span = time.monotonic() - at
             numbers["records archived per second"] = (service.records(busy) - before) / span
         numbers["records sent per second"] = feed.sent / feed.seconds
         numbers |= load
-        _wait(lambda: service.lag() < FLUSH_SIZE, "everything but tails is archived")
+        wait_for(lambda: service.lag() < FLUSH_SIZE, "everything but tails is archived")
         time.sleep(2)
         numbers["CPU of all idle, Spark up, cores"] = service.cpu_over(IDLE_SECONDS)
         page = service.metrics()
@@ -74,7 +62,7 @@ def many_connectors(status: DevStatus, records: int, repeat: int) -> dict[str, f
     return numbers
 
 
-def _sink(status: DevStatus, topic: str, run: str) -> dict[str, str]:
+def json_sink(status: DevStatus, topic: str, run: str) -> dict[str, str]:
     return {
         "connector.class": "io.confluent.connect.s3.S3SinkConnector",
         "tasks.max": "1",
@@ -95,98 +83,8 @@ def _sink(status: DevStatus, topic: str, run: str) -> dict[str, str]:
     }
 
 
-class _Service:
-    """``kafkeep serve`` as a process of its own, asked over HTTP."""
-
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self._process = process
-        self.address = urlsplit(url).netloc
-
-    def get(self, path: str) -> str:
-        return self._ask("GET", path, None)
-
-    def put(self, path: str, body: object) -> str:
-        return self._ask("PUT", path, json.dumps(body))
-
-    def _ask(self, method: str, path: str, body: str | None) -> str:
-        headers = {"Content-Type": "application/json"} if body else {}
-        # One for each: the service closes a connection that was quiet for some seconds.
-        connection = http.client.HTTPConnection(self.address, timeout=60)
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        if answer.status >= 300:
-            raise SystemExit(f"{method} {path} was answered with {answer.status}: {text}")
-        return text
-
-    def running(self) -> int:
-        """How many connectors run, with all their tasks."""
-        told = json.loads(self.get("/connectors?expand=status")).values()
-        states = [
-            [one["status"]["connector"]["state"], *(t["state"] for t in one["status"]["tasks"])]
-            for one in told
-        ]
-        return sum(len(one) > 1 and set(one) == {"RUNNING"} for one in states)
-
-    def metrics(self) -> dict[tuple[str, str], float]:
-        """The sum of each metric, by connector."""
-        found: dict[tuple[str, str], float] = {}
-        for family in text_string_to_metric_families(self.get("/metrics")):
-            for sample in family.samples:
-                key = sample.name, sample.labels.get("connector", "")
-                found[key] = found.get(key, 0.0) + sample.value
-        return found
-
-    def records(self, connectors: list[str]) -> float:
-        page = self.metrics()
-        return sum(page["kafkeep_records_total", name] for name in connectors)
-
-    def lag(self) -> float:
-        """Return the largest lag of any connector."""
-        page = self.metrics()
-        return max(value for (name, _), value in page.items() if name == "kafkeep_lag_records")
-
-    def cpu_over(self, seconds: float) -> float:
-        """Return how many cores all its processes together used over a while."""
-        before, began = _session_cpu(self._process.pid), time.monotonic()
-        time.sleep(seconds)
-        return (_session_cpu(self._process.pid) - before) / (time.monotonic() - began)
-
-
-@contextmanager
-def _service(status: DevStatus) -> Iterator[_Service]:
-    with tempfile.TemporaryDirectory(prefix="kafkeep-bench-") as folder:
-        log = Path(folder) / "log"
-        with log.open("w") as errors:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "kafkeep", "serve", "--port", "0", "--output", "json"),
-                    *("--bootstrap-servers", status.bootstrap_servers),
-                    *("--state", f"{folder}/state"),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-                text=True,
-                env={**os.environ, **status.s3.environment},
-            )
-        try:
-            said = process.stdout.readline() if process.stdout else ""
-            if not said:
-                raise SystemExit(f"kafkeep serve did not start: {log.read_text()}")
-            yield _Service(process, json.loads(said)["url"])
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
 @dataclass
-class _Feed:
+class Feed:
     """Sends a few records each second to every topic, until it is left."""
 
     bootstrap: str
@@ -195,7 +93,7 @@ class _Feed:
     seconds: float = 0.0
     _ended: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> _Feed:
+    def __enter__(self) -> Feed:
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
         return self
@@ -220,7 +118,7 @@ class _Feed:
         return self.sent // (len(self.topics) * RECORDS_A_SECOND)
 
 
-def _ask_statuses(service: _Service, names: list[str], seconds: float) -> dict[str, float]:
+def _ask_statuses(service: ServeProcess, names: list[str], seconds: float) -> dict[str, float]:
     """Ask for the status of one connector after the other, with several clients at once."""
     deadline = time.monotonic() + seconds
     took: list[list[float]] = [[] for _ in range(CLIENTS)]
@@ -258,27 +156,6 @@ def _ask_statuses(service: _Service, names: list[str], seconds: float) -> dict[s
         "status longest ms": answers[-1] * 1000,
         "metrics page longest ms": max(pages) * 1000,
     }
-
-
-def _session_cpu(session: int) -> float:
-    """Return the CPU seconds of all processes of a session so far."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICK
-
-
-def _wait(claim: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not claim():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"waited {PATIENCE_S:.0f} s in vain: {what}")
-        time.sleep(0.3)
 
 
 def _make_topics(bootstrap: str, topics: list[str]) -> None:
