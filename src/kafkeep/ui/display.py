@@ -77,3 +77,17 @@ def iso_utc(at_ms: int | None) -> str:
     if at_ms is None:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def visible(text: str) -> str:
+    """Return a text of unknown origin with escapes for what cannot be seen or reorders it."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from kafkeep.connect.rest.path_segment import to_segment
 from kafkeep.ui import display
 
 ROOT = "/ui"
@@ -92,6 +93,8 @@ class Frame:
             iso=display.iso_utc,
             path=lambda text: quote(text, safe=""),
             breakable=_breakable,
+            visible=display.visible,
+            segment=lambda name: quote(to_segment(name), safe=""),
             field_id=field_id,
         )
         assets = load_assets()

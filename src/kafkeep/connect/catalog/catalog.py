@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.catalog.topics import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
@@ -25,6 +26,11 @@ class Catalog:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", TopicCatalog(self.cluster, self.archives))
+
+    @property
+    def groups(self) -> ConsumerGroups:
+        """Consumer groups, in Kafka and in the archives."""
+        return ConsumerGroups(self.cluster, self.archives)
 
     def close(self) -> None:
         """Close the connections to Kafka."""

@@ -142,6 +142,14 @@ class Coordinators:
         else:
             _take_group(groups[0], answer, found)
 
+    async def coordinator(self, group: str) -> int:
+        """Return the node that coordinates a group."""
+        many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
+        [(_, code, node)] = await self._find([group], many)
+        if code:
+            raise refusal(code, f"group {group}")
+        return node
+
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as a client that is not a member; only an empty group accepts this."""
         await self._change(group, lambda: self._commit_request(group, offsets))
@@ -170,13 +178,10 @@ class Coordinators:
     async def _try_change(
         self, group: str, make: Callable[[], Any], deadline: float
     ) -> KafkeepError | None:
-        many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
         try:
-            [(_, code, node)] = await self._find([group], many)
-            if code:
-                return refusal(code, f"group {group}")
+            node = await self.coordinator(group)
             answer = await self._link.send(make(), node, deadline=deadline)
-        except TransientError as error:
+        except KafkeepError as error:
             return error
         for code, what in _outcomes(group, answer):
             if code in _ACTIVE:
@@ -295,18 +300,22 @@ def active_groups(admin: Admin, groups: Collection[str]) -> list[str]:
 
 
 def load_group_offsets(
-    admin: Admin, topics: Collection[str], groups: Collection[str] | None = None
+    admin: Admin, topics: Collection[str] | None, groups: Collection[str] | None = None
 ) -> GroupOffsets:
     """Return the committed offsets of each group on ``topics``, without groups that have none.
 
-    All groups unless some are named, including active groups.
+    None stands for all topics. All groups unless some are named, including active groups.
     """
     call = Coordinators(admin.routes)
     names = list(groups) if groups is not None else admin.wire.call(call.all_ids)
     found = admin.wire.call(call.fetch, names)
-    wanted = set(topics)
+    wanted = None if topics is None else set(topics)
     kept = {
-        group: {tp: offset for tp, offset in sorted(offsets.items()) if tp[0] in wanted}
+        group: {
+            tp: offset
+            for tp, offset in sorted(offsets.items())
+            if wanted is None or tp[0] in wanted
+        }
         for group, offsets in sorted(found.offsets.items())
     }
     found.offsets = {group: offsets for group, offsets in kept.items() if offsets}

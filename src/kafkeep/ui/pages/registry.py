@@ -10,6 +10,7 @@ from kafkeep.ui.pages import (
     connector_actions,
     connector_forms,
     connectors,
+    groups,
     overview,
     settings,
     topics,
@@ -22,6 +23,7 @@ _PAGES: tuple[Any, ...] = (
     connector_actions,
     connector_forms,
     topics,
+    groups,
     settings,
 )
 """Each has ``ROUTES``, and may have ``NAV``, ``LIVE`` and ``MESSAGES``."""

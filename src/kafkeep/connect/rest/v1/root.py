@@ -1,12 +1,28 @@
-"""What all modules of this API share: where it begins, and how it writes times."""
+"""What all modules of this API share: where it begins, its query, and how it writes times."""
 
 from __future__ import annotations
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import format_time
+from kafkeep.connect.rest.call import Call
 
 ROOT = "/kafkeep/v1"
+_BIGGEST = 10**12
 
 
 def maybe_time(at_ms: int | None) -> str | None:
     """Return a time as text, or None when it is not known."""
     return None if at_ms is None else format_time(at_ms)
+
+
+def query_number(call: Call, name: str, default: int, most: int = _BIGGEST) -> int:
+    """Return a whole number of the query; 400 for anything else."""
+    text = (call.query.get(name) or [str(default)])[0]
+    if not (text.isascii() and text.isdigit()) or len(text) > 13 or int(text) > most:
+        raise RestError(400, f"{name} must be a whole number up to {most}")
+    return int(text)
+
+
+def query_text(call: Call, name: str) -> str:
+    """Return a text of the query; empty when it is not given."""
+    return (call.query.get(name) or [""])[0]
