@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import orjson
 
@@ -45,7 +46,7 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.spark.tasks import TaskRunner
+from kafkeep.spark.tasks import TaskRow, TaskRunner
 from kafkeep.store.open import open_store
 
 TASKS_PER_CORE = 3
@@ -53,6 +54,18 @@ _SMALL_BYTES = 32 << 20
 """The minimum size of a task."""
 
 OnProgress = Callable[[int, int], None]
+
+
+class CompareSession(Protocol):
+    """The part of a Spark session that a comparison uses."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+
+    @property
+    def run_tasks(self) -> Callable[..., list[TaskRow]]:
+        """Run a task for each bundle; see ``TaskRunner.run_tasks``."""
 
 
 def run_compare(
@@ -67,7 +80,29 @@ def run_compare(
 
     Raise PreflightError when a topic does not exist or has other partitions than archived.
     """
-    with BackgroundSession(spark) as door, Wire(locations.kafka) as wire:
+    with BackgroundSession(spark) as door:
+        started = time.monotonic()
+
+        def open_session() -> TaskRunner:
+            nonlocal started
+            session = door.session()
+            started = time.monotonic()
+            return session
+
+        found = compare(options, locations, open_session, name=name, on_progress=on_progress)
+    return replace(found, start_seconds=started - door.launched_at)
+
+
+def compare(
+    options: CompareOptions,
+    locations: Locations,
+    open_session: Callable[[], CompareSession],
+    *,
+    name: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> CompareResult:
+    """Compare as ``run_compare`` does, on a session that is opened once the plan is made."""
+    with Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
         admin = Admin(wire)
         named = [source for source, _ in options.topics]
@@ -86,7 +121,7 @@ def run_compare(
         of_sink = any(entry.format != SEGMENT for entry in entries)
         reading = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
         began_ms = now_ms()
-        session = door.session()
+        session = open_session()
         started = time.monotonic()
         compared = _compare(session, plans, locations, reading, on_progress)
         return CompareResult(
@@ -102,7 +137,7 @@ def run_compare(
             ),
             began_ms=began_ms,
             seconds=time.monotonic() - started,
-            start_seconds=started - door.launched_at,
+            start_seconds=0.0,
             topics=tuple(_result(plan, compared) for plan in plans),
             notes=(*what_is_missing(entries, reading), *_gaps(view, plans)),
         )
@@ -123,7 +158,7 @@ def _load_side(view: ArchiveView, info: TopicInfo, expiry: Expiry) -> ArchiveSid
 
 
 def _compare(
-    session: TaskRunner,
+    session: CompareSession,
     plans: list[TopicComparison],
     locations: Locations,
     reading: ReadOptions,

@@ -5,8 +5,8 @@ The page is self-contained: it includes its styles and charts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import Any, assert_never
@@ -183,6 +183,33 @@ class ReportPage:
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
     document: dict[str, Any]
+
+
+_KINDS: Mapping[str, type[Table] | type[Bars] | type[Timeline]] = {
+    "table": Table,
+    "bars": Bars,
+    "timeline": Timeline,
+}
+
+
+def report_to_json(page: ReportPage) -> dict[str, Any]:
+    """Return a page as a document that ``report_from_json`` reads; values of cells are scalars."""
+    names = {kind: name for name, kind in _KINDS.items()}
+    sections = [{"kind": names[type(one)], **asdict(one)} for one in page.sections]
+    document = {**{one.name: getattr(page, one.name) for one in fields(page)}, "sections": sections}
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(document))
+    return plain
+
+
+def report_from_json(document: Mapping[str, Any]) -> ReportPage:
+    """Return the page of a stored document; KeyError or TypeError when it is none."""
+    sections = []
+    for one in document["sections"]:
+        given = dict(one)
+        kind = _KINDS[given.pop("kind")]
+        sections.append(kind(**given))
+    facts = [(str(name), str(text)) for name, text in document["facts"]]
+    return ReportPage(**{**document, "sections": sections, "facts": facts})
 
 
 def check_report_path(path: str) -> Path:

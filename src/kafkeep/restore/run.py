@@ -48,21 +48,10 @@ def run_restore(
     the options for reading the objects of Confluent's sink; an option without effect is refused.
     """
     door = BackgroundSession(spark, first=partial(open_clients, locations))
-    with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
-        store, admin = open_store(locations.archive, locations.storage), Admin(wire)
-        documents = open_documents(options.state, locations.storage, store)
-        source = _open_source(store, options, unlogged, admin, documents)
-        job = RestoreJob(
-            options=source.options,
-            locations=locations,
-            admin=admin,
-            store=store,
-            source=source,
-            documents=documents,
-            cores=usable_cores(),
-            now_ms=now_ms,
-            on_progress=on_progress or (lambda _done, _total: None),
-        )
+    with (
+        nullcontext() if options.dry_run else door,
+        open_restore(options, locations, unlogged=unlogged, on_progress=on_progress) as job,
+    ):
         preflight = job.preflight()
         if on_plan is not None:
             on_plan(preflight)
@@ -76,6 +65,32 @@ def run_restore(
         summary.seconds = time.monotonic() - started
     summary.start_seconds = started - door.launched_at
     return summary
+
+
+@contextmanager
+def open_restore(
+    options: RestoreOptions,
+    locations: Locations,
+    *,
+    unlogged: UnloggedOptions | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Iterator[RestoreJob]:
+    """Yield the restore with its clients open, to plan it and to run it on any Spark session."""
+    with Wire(locations.kafka) as wire:
+        store, admin = open_store(locations.archive, locations.storage), Admin(wire)
+        documents = open_documents(options.state, locations.storage, store)
+        source = _open_source(store, options, unlogged, admin, documents)
+        yield RestoreJob(
+            options=source.options,
+            locations=locations,
+            admin=admin,
+            store=store,
+            source=source,
+            documents=documents,
+            cores=usable_cores(),
+            now_ms=now_ms,
+            on_progress=on_progress or (lambda _done, _total: None),
+        )
 
 
 def _open_source(
