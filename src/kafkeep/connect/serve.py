@@ -20,6 +20,8 @@ from kafkeep.connect.plugins.validate import Definitions, machine_problems
 from kafkeep.connect.rest.app import Pages, make_app
 from kafkeep.connect.rest.middleware import ForwardMiddleware
 from kafkeep.connect.rest.server import BoundListener, RestServer, bind
+from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import SecretRedactor, mask
 from kafkeep.connect.service.forward import shared_token
@@ -158,7 +160,16 @@ class _Parts:
             statuses=statuses,
             levels=loggers.everywhere,
         )
-        loop = LeaderLoop(journal, lease, supervisor, lambda leader: loggers.follow(leader.levels))
+        runs = RunBoard(
+            RunDocuments(store),
+            (),
+            worker_id=worker_id,
+            resolve=definitions.resolve,
+            secrets=secrets,
+        )
+        loop = LeaderLoop(
+            journal, lease, supervisor, runs, lambda leader: loggers.follow(leader.levels)
+        )
         supervisor.on_change = loop.publish_soon
         herder = Herder(
             loop=loop,

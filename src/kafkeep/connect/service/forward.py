@@ -20,6 +20,7 @@ import urllib3
 from kafkeep.archive.document import as_dict, as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
+from kafkeep.connect.runs.run import Run
 from kafkeep.connect.service.journal import dump_state_document, load_state_document
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.operations import OPERATIONS, Operation
@@ -103,6 +104,7 @@ _FORMS: Mapping[Any, JsonForm] = {
     TargetState: JsonForm(lambda target: target.value, TargetState),
     Connector: JsonForm(connector_to_json, connector_from_json),
     ConnectorStatus: JsonForm(status_to_json, status_from_json),
+    Run: JsonForm(Run.to_json, Run.from_json),
     tuple[Connector, bool]: JsonForm(_put_to_json, _put_from_json),
 }
 

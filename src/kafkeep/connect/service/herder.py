@@ -32,6 +32,7 @@ from kafkeep.connect.model import (
 from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
 from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS, Definitions
+from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of, newest_objects
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
@@ -98,6 +99,11 @@ class Herder:
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
 
+    @property
+    def runs(self) -> RunBoard:
+        """Restores and other long work, to read; operations change them."""
+        return self._loop.runs
+
     def close(self) -> None:
         """Close the connections to other workers and to Kafka."""
         self._forwarder.close()
@@ -135,6 +141,7 @@ class Herder:
     def expire_state(self) -> None:
         """Let the next call read the state again, and so see a change that was made just now."""
         self._read_at = -_STATE_AGE_S
+        self._loop.runs.expire()
 
     def _connectors(self) -> Mapping[str, Connector]:
         if not self._loop.leads():

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import Connector, ConnectorStatus, RestError, TargetState
 from kafkeep.connect.plugins.validate import Definitions
+from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.lease import Heartbeat, Lease
 from kafkeep.connect.service.loggers import Loggers
@@ -46,6 +48,11 @@ class Leader:
         self._loggers = loggers
         self._locks: dict[str, threading.Lock] = {}
         self.context_for = context_for
+
+    @property
+    def runs(self) -> RunBoard:
+        """The runs, which only this worker changes."""
+        return self._loop.runs
 
     def find(self, name: str) -> Connector | None:
         """Return a connector as it is stored, None when there is none."""
@@ -120,10 +127,12 @@ class LeaderLoop:
         journal: Journal,
         lease: Lease,
         supervisor: Supervisor,
+        runs: RunBoard,
         on_heartbeat: Callable[[Heartbeat], None] = lambda _heartbeat: None,
     ) -> None:
         """Create it; ``on_heartbeat`` gets the heartbeats of a leader that is another worker."""
         self.journal, self.lease, self.supervisor = journal, lease, supervisor
+        self.runs = runs
         self._on_heartbeat = on_heartbeat
         self._closing = threading.Event()
         self._heartbeat_due = threading.Event()
@@ -166,8 +175,11 @@ class LeaderLoop:
                 progress.topics = set()
 
     def close(self, timeout_s: float) -> bool:
-        """Stop all jobs, then release the lease; False when some job did not end in time."""
+        """Stop all jobs and runs, then release the lease; False when some did not end in time."""
+        deadline = time.monotonic() + timeout_s
+        self.runs.stop_soon()
         ended = self.supervisor.close(timeout_s)
+        ended = self.runs.close(deadline - time.monotonic()) and ended
         self._closing.set()
         self._heartbeat_due.set()
         for thread in self._threads:
@@ -206,6 +218,7 @@ class LeaderLoop:
             if not self.lease.holds():
                 self._leads = False
                 self.supervisor.stop_all()
+                self.runs.stop_all()
 
     def _run_connectors(self) -> None:
         """Start what the state asks for, and store topics that are new."""
@@ -216,6 +229,8 @@ class LeaderLoop:
                     self._leads = True
                     self.supervisor.reconcile(state.connectors.values())
                     self._store_topics(state)
+            if self._leads:
+                self.runs.reconcile()
         except KafkeepError as error:
             logger.warning("cannot read the state of the service: %s", error.message)
         except Exception:  # without this thread the worker would hold the lease and run nothing

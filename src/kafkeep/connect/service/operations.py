@@ -22,6 +22,7 @@ from kafkeep.connect.model import (
     TargetState,
     TaskStatus,
 )
+from kafkeep.connect.runs.run import Run
 from kafkeep.connect.safety.secrets import mask
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.state import ServiceState, StateChange
@@ -204,6 +205,42 @@ def reset_offsets(leader: Leader, name: str) -> str:
 def set_logger_everywhere(leader: Leader, name: str, level: str) -> None:
     """Set a logger on every worker: on the leader at once, on the others within seconds."""
     leader.set_logger_everywhere(name, level)
+
+
+@operation
+def create_run(leader: Leader, name: str, asked: Mapping[str, str], who: str) -> Run:
+    """Store a draft of a run of the kind ``name``."""
+    return leader.runs.create(name, asked, who)
+
+
+@operation
+def change_run(leader: Leader, name: str, asked: Mapping[str, str]) -> Run:
+    """Replace what the draft ``name`` asks for."""
+    return leader.runs.change(name, asked)
+
+
+@operation
+def start_run(leader: Leader, name: str, who: str) -> Run:
+    """Start a run, or continue one that was paused or has failed; 400 when it asks for nonsense."""
+    return leader.runs.start(name, who)
+
+
+@operation
+def pause_run(leader: Leader, name: str) -> Run:
+    """Stop a run so that it can continue later."""
+    return leader.runs.pause(name)
+
+
+@operation
+def cancel_run(leader: Leader, name: str) -> Run:
+    """Stop a run for good."""
+    return leader.runs.cancel(name)
+
+
+@operation
+def delete_run(leader: Leader, name: str) -> None:
+    """Delete a run that is not active, with its reports."""
+    leader.runs.delete(name)
 
 
 def _restarting(task: TaskStatus) -> TaskStatus:

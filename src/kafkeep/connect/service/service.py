@@ -13,6 +13,7 @@ from kafkeep.connect.model import (
     Json,
     TaskStatus,
 )
+from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
     ArchivedObject,
@@ -36,6 +37,10 @@ class ConnectService(Protocol):
     @property
     def catalog(self) -> Catalog:
         """The live cluster and the archives of the connectors."""
+
+    @property
+    def runs(self) -> RunBoard:
+        """Restores and other long work, to read; ``change`` runs the operations on them."""
 
     def root(self) -> Json:
         """Return version, commit and kafka_cluster_id."""

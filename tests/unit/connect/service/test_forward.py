@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from kafkeep.connect.model import Connector, ConnectorStatus, RestError, RunState, TargetState
+from kafkeep.connect.runs.run import Run, RunProgress, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.service.forward import WireForm, carry_out
 from kafkeep.connect.service.operations import OPERATIONS, Operation
@@ -36,6 +37,12 @@ REQUESTS: list[tuple[Operation[..., Any], tuple[Any, ...], dict[str, Any], dict[
     (operations.alter_offsets, ("c", MOVES), {}, {"offsets": MOVES}),
     (operations.reset_offsets, ("c",), {}, {}),
     (operations.set_logger_everywhere, ("c", "DEBUG"), {}, {"level": "DEBUG"}),
+    (operations.create_run, ("c", CONFIG, "ann"), {}, {"asked": CONFIG, "who": "ann"}),
+    (operations.change_run, ("c", CONFIG), {}, {"asked": CONFIG}),
+    (operations.start_run, ("c", "ann"), {}, {"who": "ann"}),
+    (operations.pause_run, ("c",), {}, {}),
+    (operations.cancel_run, ("c",), {}, {}),
+    (operations.delete_run, ("c",), {}, {}),
 ]
 CONNECTOR = Connector(name="c", config=CONFIG, target=TargetState.PAUSED, generation=7)
 STATUS = ConnectorStatus(
@@ -83,6 +90,20 @@ def test_results_are_those_of_every_earlier_version(
     form = WireForm(operation).result
     assert form.to_json(result) == sent
     assert form.from_json(sent) == result
+
+
+def test_a_run_comes_back_as_it_was() -> None:
+    form = WireForm(operations.start_run).result
+    run = Run(
+        id="r",
+        kind="restore",
+        stage=RunStage.RUNNING,
+        asked=CONFIG,
+        created_ms=1,
+        created_by="ann",
+        progress=RunProgress(phase="Writing", done=1, total=2, per_second=0.5),
+    )
+    assert form.from_json(orjson.loads(orjson.dumps(form.to_json(run)))) == run
 
 
 def test_a_status_comes_back_as_it_was() -> None:

@@ -11,6 +11,8 @@ import pytest
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import Connector, ConnectorStatus, RunState, TargetState, TaskStatus
 from kafkeep.connect.plugins.validate import Definitions
+from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.service.herder import Herder
 from kafkeep.connect.service.lease import Heartbeat
 from kafkeep.connect.service.loggers import Loggers
@@ -19,6 +21,7 @@ from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import TransientError
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.store.memory import MemoryStore
 
 TOLD = ConnectorStatus(
     name="one",
@@ -59,7 +62,11 @@ def follower(journal: Journal) -> Herder:
     lease = SimpleNamespace(refresh=lambda: None, leader=lambda: beat, holds=lambda: False)
     supervisor = SimpleNamespace(status=lambda _: replace(TOLD, state=RunState.UNASSIGNED))
     loop: Any = SimpleNamespace(
-        leads=lambda: False, journal=journal, lease=lease, supervisor=supervisor
+        leads=lambda: False,
+        journal=journal,
+        lease=lease,
+        supervisor=supervisor,
+        runs=RunBoard(RunDocuments(MemoryStore()), (), worker_id="me:1"),
     )
     unused: Any = None
     return Herder(

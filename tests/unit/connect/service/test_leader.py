@@ -10,6 +10,8 @@ from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext, Progress
 from kafkeep.connect.model import ConnectorType, PluginInfo
+from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.leader import LeaderLoop
@@ -88,7 +90,9 @@ class Worker:
             worker_id="me:1",
         )
         lease = Lease(self.beats, worker_id="me:1", url="http://me:1", timeout_s=TIMEOUT_S)
-        self.loop = LeaderLoop(Journal(self.state, sleep=lambda _: None), lease, self.supervisor)
+        runs = RunBoard(RunDocuments(self.state), (), worker_id="me:1")
+        journal = Journal(self.state, sleep=lambda _: None)
+        self.loop = LeaderLoop(journal, lease, self.supervisor, runs)
 
     def run_connector(self) -> None:
         self.loop.start()
