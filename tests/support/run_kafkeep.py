@@ -48,7 +48,7 @@ class Outcome:
 
 def kafkeep(*arguments: object) -> Outcome:
     """Run a command in this process and return how it ended; never raises."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
     before = signal.getsignal(signal.SIGTERM)
     code = 0
     with redirect_stdout(out), redirect_stderr(err):
@@ -58,7 +58,8 @@ def kafkeep(*arguments: object) -> Outcome:
             code = int(ended.code or 0)
         finally:
             signal.signal(signal.SIGTERM, before)
-    return Outcome(code, out.getvalue(), err.getvalue())
+    out.seek(0)
+    return Outcome(code, out.read(), err.getvalue())
 
 
 def share_spark() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +33,8 @@ class Recorder:
     def __init__(self, upstream: str) -> None:
         self.seen: list[Seen] = []
         self.refuse: dict[str, int] = {}
+        self.allows: Callable[[Seen], bool] = lambda _seen: True
+        """Requests for which it returns False are answered with 403."""
         recorder, host = self, urlsplit(upstream).netloc
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,6 +69,8 @@ class Recorder:
         url = urlsplit(asked.path)
         path = url.path + ("?" + url.query if url.query else "")
         refused = next((code for word, code in self.refuse.items() if word in path), None)
+        if refused is None and not self.allows(seen):
+            refused = HTTPStatus.FORBIDDEN
         if refused is not None:
             seen.answer = refused
             asked.send_response(refused)
