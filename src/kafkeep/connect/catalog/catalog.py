@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.commit_history import CommitHistory
 from kafkeep.connect.catalog.groups import ConsumerGroups
+from kafkeep.connect.catalog.left_overs import LeftOverFinder
 from kafkeep.connect.catalog.topics import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
@@ -23,9 +25,12 @@ class Catalog:
     cluster: LiveCluster
     archives: Archives
     topics: TopicCatalog = field(init=False)
+    commits: CommitHistory = field(default_factory=CommitHistory)
+    left_overs: LeftOverFinder = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", TopicCatalog(self.cluster, self.archives))
+        object.__setattr__(self, "left_overs", LeftOverFinder(self.archives))
 
     @property
     def groups(self) -> ConsumerGroups:

@@ -7,6 +7,8 @@ from typing import Any
 
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.pages import (
+    archive,
+    archive_contents,
     connector_actions,
     connector_forms,
     connectors,
@@ -24,6 +26,8 @@ _PAGES: tuple[Any, ...] = (
     connector_forms,
     topics,
     groups,
+    archive,
+    archive_contents,
     settings,
 )
 """Each has ``ROUTES``, and may have ``NAV``, ``LIVE`` and ``MESSAGES``."""

@@ -108,9 +108,11 @@
     while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at += 1; }
     return (bytes >= 100 || Number.isInteger(bytes) ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[at];
   }
+  const STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
   function draw(box) {
     const columns = JSON.parse(box.dataset.columns);
-    if (columns[0].length === 1) {
+    const isBars = box.dataset.kind === "bars";
+    if (columns[0].length === 1 && !isBars) {
       for (const column of columns) column.push(column[0]);
       columns[0][1] += 1;
     }
@@ -120,10 +122,14 @@
     box.chart = new uPlot({
       width: Math.max(200, box.clientWidth), height: 200,
       legend: { show: false },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false },
-      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 80 }, { ...axis, size: 72, values: (_, ticks) => ticks.map(size) }],
-      series: [{}, { label: "Size", stroke: line, width: 2, fill: token("--accent-wash"), points: { show: false } }],
+      scales: { x: isBars ? { range: (_, low, high) => [low - 43200, high + 43200] } : {}, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [{ ...axis, space: 80 }, { ...axis, size: 72, incrs: STEPS, values: (_, ticks) => ticks.map(size) }],
+      series: [{}, {
+        label: "Size", stroke: line, width: isBars ? 0 : 2, fill: isBars ? line : token("--accent-wash"),
+        points: { show: false }, ...(isBars ? { paths: uPlot.paths.bars({ size: [0.7, 48] }) } : {}),
+      }],
     }, [columns[0], columns[1]], box);
     for (const canvas of box.querySelectorAll("canvas")) canvas.setAttribute("aria-hidden", "true");
     charts.add(box);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.model import Json
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint
 from kafkeep.connect.rest.json_schemas import (
@@ -20,7 +20,7 @@ from kafkeep.connect.rest.json_schemas import (
     map_schema,
     object_schema,
 )
-from kafkeep.connect.rest.v1.root import ROOT, maybe_time
+from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
 from kafkeep.connect.service.overview import ArchivedObject, ConnectorOverview, GrowthPoint
 from kafkeep.connect.service.service import ConnectService
 
@@ -87,10 +87,8 @@ def _point(point: GrowthPoint) -> Json:
 
 def objects(service: ConnectService, call: Call) -> Response:
     """Answer with the newest objects of a connector's log."""
-    limit = (call.query.get("limit") or [str(_OBJECTS)])[0]
-    if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit[:9]) <= _MOST_OBJECTS:
-        raise RestError(400, f"limit must be a number from 1 to {_MOST_OBJECTS}")
-    found = service.objects(call.name, int(limit))
+    limit = query_number(call, "limit", _OBJECTS, least=1, most=_MOST_OBJECTS)
+    found = service.objects(call.name, limit)
     return json_answer({"objects": [_object(one) for one in found]})
 
 

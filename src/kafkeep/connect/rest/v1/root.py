@@ -7,7 +7,7 @@ from kafkeep.connect.rest.answers import format_time
 from kafkeep.connect.rest.call import Call
 
 ROOT = "/kafkeep/v1"
-_BIGGEST = 10**12
+_BIGGEST = 2**63 - 1
 
 
 def maybe_time(at_ms: int | None) -> str | None:
@@ -15,11 +15,14 @@ def maybe_time(at_ms: int | None) -> str | None:
     return None if at_ms is None else format_time(at_ms)
 
 
-def query_number(call: Call, name: str, default: int, most: int = _BIGGEST) -> int:
+def query_number(
+    call: Call, name: str, default: int, most: int = _BIGGEST, *, least: int = 0
+) -> int:
     """Return a whole number of the query; 400 for anything else."""
     text = (call.query.get(name) or [str(default)])[0]
-    if not (text.isascii() and text.isdigit()) or len(text) > 13 or int(text) > most:
-        raise RestError(400, f"{name} must be a whole number up to {most}")
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
+        raise RestError(400, f"{name} must be a whole number from {least} to {most}")
     return int(text)
 
 

@@ -1,0 +1,157 @@
+"""What an archive holds at a glance, and what in it needs attention. Reads logs, lists no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+
+import pyarrow.compute as pc
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.storage import StorageSums, sum_entries
+from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.maintenance.verify_trace import last_verified_ms
+
+SMALL_BYTES = 1 << 20
+"""A smaller object costs more in requests than in storage."""
+MANY_OBJECTS = 100
+"""Fewer small objects of a topic are not worth a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOverview:
+    """One log of an archive; ``problem`` says why it cannot be read, then the rest is empty."""
+
+    name: str
+    commits: int = 0
+    at_ms: int | None = None
+    """The time of its newest commit."""
+    topics: int = 0
+    partitions: int = 0
+    sums: StorageSums = field(default_factory=StorageSums)
+    gaps: int = 0
+    lost_offsets: int = 0
+    verified_ms: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOverview:
+    """One archive; ``problem`` says why it cannot be read."""
+
+    place: ArchivePlace
+    logs: tuple[LogOverview, ...] = ()
+    problem: str = ""
+
+    @property
+    def sums(self) -> StorageSums:
+        """What all of its logs store."""
+        return reduce(add, (log.sums for log in self.logs), StorageSums())
+
+    @property
+    def gaps(self) -> int:
+        """The gaps of all logs."""
+        return sum(log.gaps for log in self.logs)
+
+    @property
+    def at_ms(self) -> int | None:
+        """The time of the newest commit."""
+        return max((log.at_ms for log in self.logs if log.at_ms is not None), default=None)
+
+    @property
+    def verified_ms(self) -> int | None:
+        """When the log that was verified the longest ago was verified; None: not all were."""
+        times = [log.verified_ms for log in self.logs]
+        known = [at_ms for at_ms in times if at_ms is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why it, or logs of it, cannot be read."""
+        texts = (self.problem, *(log.problem for log in self.logs))
+        return tuple(text for text in texts if text)
+
+
+def describe_archive(archives: Archives, place: ArchivePlace) -> ArchiveOverview:
+    """Return an archive with its logs; one without a commit has none."""
+    try:
+        names = archives.log_names(place)
+    except NoSuchArchiveError:
+        return ArchiveOverview(place=place)
+    except KafkeepError as error:
+        return ArchiveOverview(place=place, problem=error.message)
+    return ArchiveOverview(place=place, logs=tuple(_log(archives, place, name) for name in names))
+
+
+def _log(archives: Archives, place: ArchivePlace, name: str) -> LogOverview:
+    try:
+        log = archives.log(place, name)
+        verified_ms = last_verified_ms(log.store, name)
+    except KafkeepError as error:
+        return LogOverview(name=name, problem=error.message)
+    return LogOverview(
+        name=name,
+        commits=log.view.commits,
+        at_ms=log.view.at_ms,
+        topics=len(log.view.state.topics),
+        partitions=len(log.view.positions),
+        sums=sum_entries(log.entries),
+        gaps=len(log.gaps),
+        lost_offsets=sum(len(gap.range) for gap in log.gaps),
+        verified_ms=verified_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallObjects:
+    """The objects of a topic under ``SMALL_BYTES``, and why most of them were closed."""
+
+    log: str
+    folder: str
+    small: int
+    objects: int
+    size_bytes: int
+    """The size of the small ones together."""
+    closed_by: str
+    """The most frequent reason; empty when the log does not say."""
+
+    @property
+    def average_bytes(self) -> float:
+        """The average size of the small ones."""
+        return self.size_bytes / self.small
+
+
+def find_small_objects(logs: Iterable[ArchiveLog]) -> list[SmallObjects]:
+    """Return the topics with many small objects, those with the most first."""
+    found = [one for log in logs for one in _small_of(log)]
+    return sorted(found, key=lambda one: (-one.small, one.log, one.folder))
+
+
+def _small_of(log: ArchiveLog) -> Iterable[SmallObjects]:
+    table = log.entries.append_column("small", pc.less(log.entries["size_bytes"], SMALL_BYTES))
+    by = ["topic", "incarnation"]
+    totals = table.group_by(by).aggregate([("key", "count"), ("small", "sum")])
+    many = totals.filter(pc.greater_equal(totals["small_sum"], MANY_OBJECTS)).to_pylist()
+    if not many:
+        return
+    reasons: dict[tuple[str, int], tuple[int, str]] = {}
+    sizes: dict[tuple[str, int], int] = {}
+    small = table.filter(table["small"]).group_by([*by, "closed_by"])
+    for row in small.aggregate([("key", "count"), ("size_bytes", "sum")]).to_pylist():
+        place = row["topic"], row["incarnation"]
+        sizes[place] = sizes.get(place, 0) + row["size_bytes_sum"]
+        reason = row["key_count"], row["closed_by"]
+        reasons[place] = max(reasons.get(place, reason), reason)
+    for row in many:
+        place = row["topic"], row["incarnation"]
+        yield SmallObjects(
+            log=log.name,
+            folder=PartitionId(*place, 0).folder,
+            small=row["small_sum"],
+            objects=row["key_count"],
+            size_bytes=sizes[place],
+            closed_by=reasons[place][1],
+        )

@@ -1,0 +1,159 @@
+"""The archives: what each holds, its storage by topic and day, and what in it needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from starlette.responses import Response
+
+from kafkeep.connect.catalog.archive_overview import (
+    MANY_OBJECTS,
+    SMALL_BYTES,
+    describe_archive,
+    find_small_objects,
+)
+from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace
+from kafkeep.connect.catalog.storage import DayStorage, StorageSums, sum_days, sum_topics
+from kafkeep.connect.catalog.stored_objects import paged
+from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.maintenance.gc import Fate
+from kafkeep.ui.frame import ROOT, NavLink
+from kafkeep.ui.paging import page_number
+from kafkeep.ui.visit import PageRoute, Visit
+
+NAV = NavLink("Archive", "/archive", "a", "archive")
+TABS = (
+    ("overview", "Overview", ""),
+    ("commits", "Commits", "/commits"),
+    ("objects", "Objects", "/objects"),
+    ("storage", "Storage", "/storage"),
+    ("warnings", "Warnings", "/warnings"),
+)
+_ROWS = 50
+_DAYS_SHOWN = 366
+_LEFT_OVERS_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveVisit:
+    """The archive that a page is about, and the log that was chosen from it."""
+
+    place: ArchivePlace
+    logs: Sequence[str]
+    log: str
+    """The chosen log, or else the first; empty when there is none."""
+
+
+def archive_visit(visit: Visit) -> ArchiveVisit:
+    """Return the archive in the path and the log in the query; 404 when there is no archive."""
+    archives = visit.service.catalog.archives
+    place = archives.place(visit.path["archive"])
+    try:
+        names = archives.log_names(place)
+    except NoSuchArchiveError:
+        names = ()
+    wanted = visit.query.get("log", "")
+    return ArchiveVisit(place=place, logs=names, log=wanted or next(iter(names), ""))
+
+
+def archive_tab(visit: Visit, tab: str, at: ArchiveVisit, **values: Any) -> Response:
+    """Return a page of an archive, in its frame with tabs."""
+    title = f"Archive {at.place.address}"
+    path = f"{ROOT}/archive/{at.place.id}"
+    return visit.page(
+        f"archive/{tab}.html", title=title, at=at, here=path, tabs=TABS, tab=tab, **values
+    )
+
+
+def show_list(visit: Visit) -> Response:
+    """List the archives of all connectors."""
+    archives = visit.service.catalog.archives
+    found = [describe_archive(archives, place) for place in archives.places()]
+    return visit.page("archive/list.html", title="Archive", archives=found)
+
+
+def show_overview(visit: Visit) -> Response:
+    """Show the logs of an archive and their sums."""
+    at = archive_visit(visit)
+    found = describe_archive(visit.service.catalog.archives, at.place)
+    return archive_tab(visit, "overview", at, archive=found)
+
+
+def show_storage(visit: Visit) -> Response:
+    """Show what is stored by topic and by day, of one log or of all."""
+    at = archive_visit(visit)
+    logs, unread = _chosen_logs(visit, at)
+    topics = [one for log in logs for one in sum_topics(log)]
+    topics.sort(key=lambda one: -one.sums.size_bytes)
+    total = sum((one.sums for one in topics), StorageSums())
+    days = sum_days(pa.concat_tables([log.entries for log in logs])) if logs else []
+    return archive_tab(
+        visit,
+        "storage",
+        at,
+        topics=paged(topics, page_number(visit.query), _ROWS),
+        total=total,
+        days=days,
+        columns=_day_columns(days),
+        unread=unread,
+        chosen=visit.query.get("log", ""),
+    )
+
+
+def _chosen_logs(visit: Visit, at: ArchiveVisit) -> tuple[list[ArchiveLog], list[str]]:
+    """Return the chosen logs, all if none is chosen, and why others cannot be read."""
+    archives = visit.service.catalog.archives
+    if visit.query.get("log"):
+        return [archives.log(at.place, at.log)], []
+    found, unread = [], []
+    for name in at.logs:
+        try:
+            found.append(archives.log(at.place, name))
+        except KafkeepError as error:
+            unread.append(f"{name}: {error.message}")
+    return found, unread
+
+
+def _day_columns(days: Sequence[DayStorage]) -> list[list[float]]:
+    """Return the columns of the chart, the oldest day first: seconds, bytes."""
+    shown = [one for one in days if one.day is not None][:_DAYS_SHOWN][::-1]
+    return [[one.at_ms // 1000 for one in shown], [one.sums.size_bytes for one in shown]]
+
+
+def show_warnings(visit: Visit) -> Response:
+    """Show gaps and small objects; what crashes left is searched on request."""
+    at = archive_visit(visit)
+    logs, unread = _chosen_logs(visit, at)
+    gaps = [(log.name, gap) for log in logs for gap in log.gaps][::-1]
+    return archive_tab(
+        visit,
+        "warnings",
+        at,
+        gaps=paged(gaps, page_number(visit.query), _ROWS),
+        lost_offsets=sum(len(gap.range) for _, gap in gaps),
+        small=find_small_objects(logs),
+        small_bytes=SMALL_BYTES,
+        many=MANY_OBJECTS,
+        unread=unread,
+    )
+
+
+def show_left_overs(visit: Visit) -> Response:
+    """Search for what crashed backups left, as ``gc --dry-run`` does."""
+    place = visit.service.catalog.archives.place(visit.path["archive"])
+    found = visit.service.catalog.left_overs.find(place)
+    return visit.part(
+        "archive/left_overs.html", found=found, place=place, most=_LEFT_OVERS_SHOWN, fate=Fate
+    )
+
+
+ROUTES = (
+    PageRoute(path="/archive", run=show_list),
+    PageRoute(path="/archive/{archive}", run=show_overview),
+    PageRoute(path="/archive/{archive}/storage", run=show_storage),
+    PageRoute(path="/archive/{archive}/warnings", run=show_warnings),
+    PageRoute(path="/archive/{archive}/left-overs", run=show_left_overs),
+)
