@@ -47,7 +47,6 @@ def run(script: str, folder: Path, **extra: str) -> subprocess.CompletedProcess[
     environment = {
         **os.environ,
         "TMPDIR": str(temporary),
-        "KAFKEEP_CACHE": str(folder / "cache"),
         "KAFKEEP_CLASS_ARCHIVE": "off",
         **extra,
     }

@@ -102,10 +102,10 @@ def launch_broker(folder: Path, state: DevState, node_id: int) -> Server:
 
 
 def _format(state: DevState, settings: Path, java: str) -> None:
-    home, archive = kafka_home(), _class_archive(java)
+    home = kafka_home()
     argv = [
         java,
-        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else ()),
+        *_shared_classes(java),
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
@@ -141,10 +141,15 @@ def _new_class_archive(archive: Path, settings: str) -> Path:
     return archive.with_name(f"{archive.name}.{sha256(settings.encode()).hexdigest()[:12]}")
 
 
+def _shared_classes(java: str) -> list[str]:
+    archive = _class_archive(java)
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+
+
 def _class_archive_flags(java: str, settings: Path) -> list[str]:
     archive = _class_archive(java)
-    if archive.exists():
-        return [f"-XX:SharedArchiveFile={archive}"]
+    if shared := _shared_classes(java):
+        return shared
     new = _new_class_archive(archive, str(settings))
     new.unlink(missing_ok=True)
     return [f"-XX:ArchiveClassesAtExit={new}"]
@@ -232,9 +237,10 @@ def kafka_tool(name: str, *args: str) -> list[str]:
 
     Its warnings go to stderr, so stdout is the tool's own output. Downloads Kafka if need be.
     """
-    home = kafka_home()
+    home, java = kafka_home(), require_java()
     return [
-        require_java(),
+        java,
+        *_shared_classes(java),
         "-Xmx512m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
