@@ -50,7 +50,7 @@ test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is print
 	  tests/integration/test_dev.py::test_three_brokers_survive_the_loss_of_one \
 	  tests/property/test_log_machine.py::TestLogMachineForLong \
 	  tests/integration/test_connect_jobs.py::test_a_source_killed_at_every_place_doubles_and_loses_nothing \
-	  tests/integration/test_compact_pair.py::test_a_pair_whose_objects_lie_in_numbered_folders_goes_on_in_the_documented_ones \
+	  tests/integration/test_compact_pair.py::test_a_pair_whose_objects_lie_in_numbered_folders_continues_in_the_documented_ones \
 	  -m "slow or not slow" -s --timeout 3000
 
 demo: $(STAMP)  ## the whole story on real services

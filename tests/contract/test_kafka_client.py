@@ -70,7 +70,7 @@ def test_a_connection_hands_what_its_parser_has_to_the_transport() -> None:
     assert KafkaSSLTransport.writelines is KafkaTCPTransport.writelines
 
 
-def test_a_connection_tells_when_it_is_paused_and_throttled(net: Any) -> None:
+def test_a_connection_has_the_attributes_paused_and_throttle_time(net: Any) -> None:
     connection = KafkaConnection(net, node_id=1)
     assert connection.paused == set()
     assert connection._throttle_time == 0
@@ -177,5 +177,5 @@ def test_requests_know_the_versions_kafkeep_chooses_from() -> None:
         (100, "UNKNOWN_TOPIC_ID"),
     ],
 )
-def test_error_codes_bear_their_names(code: int, name: str) -> None:
+def test_error_codes_have_their_names(code: int, name: str) -> None:
     assert kafka.errors.for_code(code).message == name

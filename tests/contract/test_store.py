@@ -148,7 +148,7 @@ def test_get_range_is_half_open_and_ends_with_the_object(store: ObjectStore) -> 
     assert store.get_range("a/1", 4, 4) == b""
 
 
-def test_head_tells_the_time_of_creation(store: ObjectStore) -> None:
+def test_head_reports_the_time_of_creation(store: ObjectStore) -> None:
     began = time.time() * 1000
     store.put_new("a/1", b"x")
     (row,) = store.list("a/")
@@ -173,7 +173,7 @@ def test_list_takes_a_prefix_that_ends_anywhere(store: ObjectStore) -> None:
     assert keys(store, "nothing/here") == []
 
 
-def test_list_goes_on_after_a_key(store: ObjectStore) -> None:
+def test_list_continues_after_a_key(store: ObjectStore) -> None:
     for number in range(5):
         store.put_new(f"log/{number:04}", b"")
     assert keys(store, "log/", after="log/0002") == ["log/0003", "log/0004"]
@@ -319,7 +319,7 @@ def begin_upload(store: ObjectStore, key: str) -> ObjectWriter:
     return writer
 
 
-def test_what_was_begun_and_not_finished_is_told_until_it_is_ended(store: ObjectStore) -> None:
+def test_unfinished_uploads_are_listed_until_they_are_aborted(store: ObjectStore) -> None:
     assert store.uploads() == []
     store.put_new("a/1", b"done")
     before = store.now_ms()

@@ -27,7 +27,7 @@ def load(name: str) -> MemoryStore:
 
 
 @pytest.mark.parametrize("name", ["1/whole", "1/damaged-checkpoint"])
-def test_a_stored_archive_says_what_it_said(name: str) -> None:
+def test_a_stored_archive_reads_as_before(name: str) -> None:
     store = load(name)
     assert list_logs(store) == ["backup"]
     view = load_view(store, "backup")
@@ -57,7 +57,7 @@ def test_a_stored_archive_can_be_gone_on_with() -> None:
 
 
 @pytest.mark.parametrize("name", ["2/whole", "checksums/whole"])
-def test_a_stored_archive_whose_offsets_were_moved_says_what_it_said(name: str) -> None:
+def test_a_stored_archive_whose_offsets_were_moved_reads_as_before(name: str) -> None:
     store = load(name)
     assert check_log(store, "backup") == []
     view = load_view(store, "backup")

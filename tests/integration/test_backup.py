@@ -195,7 +195,7 @@ def test_an_open_transaction_holds_back_and_is_named(
     assert done.json["records"] == 15 and done.json["blocked"] == []
 
 
-def test_records_produced_meanwhile_do_not_look_like_a_transaction(
+def test_records_produced_meanwhile_are_not_taken_for_a_transaction(
     cluster: Cluster, archive: Archive, topic: str, tmp_path: Path
 ) -> None:
     from threading import Event, Thread

@@ -140,7 +140,7 @@ def test_what_librdkafka_produces_is_decoded_as_it_consumes_it(
     assert table["timestamp"].to_pylist() == [record.timestamp for record in RECORDS]
 
 
-def test_aborted_transactions_are_told_from_committed_ones(
+def test_aborted_transactions_are_distinguished_from_committed_ones(
     services: DevStatus, wire: Wire, topic_name: str
 ) -> None:
     create(services, topic_name)

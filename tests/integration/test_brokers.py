@@ -212,13 +212,13 @@ def shake(shaken: Shaken, *, kills: int, stop_seconds: float, restore_seconds: f
     assert_same(before, dump(shaken.cluster.bootstrap, target))
 
 
-def test_runs_go_on_when_a_leader_dies_or_hangs(shaken: Shaken) -> None:
+def test_runs_continue_when_a_leader_dies_or_hangs(shaken: Shaken) -> None:
     shake(shaken, kills=1, stop_seconds=3, restore_seconds=8)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_runs_go_on_when_leaders_die_again_and_again(shaken: Shaken) -> None:
+def test_runs_continue_when_leaders_die_again_and_again(shaken: Shaken) -> None:
     shake(shaken, kills=5, stop_seconds=30, restore_seconds=90)
 
 

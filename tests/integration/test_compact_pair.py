@@ -166,7 +166,7 @@ def check_whole(bucket: Bucket) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("module_s3")
-def test_a_pair_whose_objects_lie_in_numbered_folders_goes_on_in_the_documented_ones(
+def test_a_pair_whose_objects_lie_in_numbered_folders_continues_in_the_documented_ones(
     worker: Worker, cluster: Cluster, bucket: Bucket, topic_name: str
 ) -> None:
     topic = cluster.create(topic_name, config={"cleanup.policy": "compact"})

@@ -153,7 +153,7 @@ def test_what_was_written_since_is_a_warning(archived: Archived) -> None:
     assert told(document) == {"newer": 1}
 
 
-def test_other_partitions_are_refused_unless_told(archived: Archived) -> None:
+def test_other_partitions_are_refused_unless_requested(archived: Archived) -> None:
     other = archived.cluster.create(f"{archived.topic}-wide", 3, ANY_TIME)
     spread = [{**m, "partition": hash(m["key"]) % 3} for m in messages()]
     archived.cluster.produce(other, spread)
@@ -195,7 +195,7 @@ def test_flags_of_a_comparison_are_refused_without_one(archived: Archived) -> No
     assert "no topic nope" in archived.against("nope").expect(14).stderr
 
 
-def test_what_a_format_does_not_hold_is_left_out_and_said(
+def test_what_a_format_does_not_store_is_not_compared_and_reported(
     archived: Archived, archive_address: str
 ) -> None:
     source = archived.produce_as(lambda m: [{**one, "value": '{"a": 1}'} for one in m])

@@ -64,7 +64,7 @@ def stored(bucket: Bucket) -> dict[str, list[int]]:
     }
 
 
-def test_a_sink_archives_commits_its_group_and_goes_on_after_a_restart(
+def test_a_sink_archives_commits_its_group_and_continues_after_a_restart(
     worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
 ) -> None:
     produce_json(cluster, topic, *range(7))
@@ -98,7 +98,7 @@ def test_a_sink_archives_commits_its_group_and_goes_on_after_a_restart(
     assert set(worker.spark_jobs) == {"one"}
 
 
-def test_a_group_that_was_not_told_is_told_at_the_next_start(
+def test_a_group_that_was_not_committed_is_committed_at_the_next_start(
     worker: Worker, cluster: Cluster, topic: str
 ) -> None:
     produce_json(cluster, topic, *range(3))

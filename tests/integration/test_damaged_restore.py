@@ -47,7 +47,7 @@ def fill(cluster: Cluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut])
-def test_a_restore_that_met_damage_goes_on_and_lacks_only_the_frames_that_are_lost(
+def test_a_restore_that_met_damage_continues_and_lacks_only_the_lost_frames(
     cluster: Cluster,
     topic_name: str,
     local_archive: Path,

@@ -201,7 +201,7 @@ def test_missing_java_is_one_sentence(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_missing_minio_is_told_before_anything_is_made(
+def test_missing_minio_is_reported_before_anything_is_made(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "java").symlink_to(require_java())

@@ -92,7 +92,7 @@ def assert_one_sentence(done: Outcome, code: int, *words: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), SINK])
-def test_without_room_for_temporary_files_a_backup_says_so_and_the_next_one_goes_on(
+def test_without_room_for_temporary_files_a_backup_says_so_and_the_next_one_continues(
     trial: Trial, disk: Disk, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
     records = produce(trial.cluster, trial.topic, 40)
@@ -145,7 +145,7 @@ def small_s3(disk: Disk, tmp_path: Path, s3_env: DevStatus, monkeypatch: pytest.
             remove_sockets(state.ports)
 
 
-def test_a_store_whose_disk_is_full_fails_a_backup_that_goes_on_when_there_is_room(
+def test_a_store_whose_disk_is_full_fails_a_backup_that_continues_when_there_is_room(
     services: DevStatus,
     topic_name: str,
     small_s3: str,

@@ -87,7 +87,7 @@ def test_the_object_of_a_run_that_died_before_its_commit_is_removed_once_it_is_a
 
 
 @pytest.mark.usefixtures("tomorrow")
-def test_what_the_next_run_takes_is_no_left_over(trial: Trial) -> None:
+def test_what_the_next_run_takes_is_no_orphan(trial: Trial) -> None:
     backup = ("backup", "--topics", trial.topic)
     trial.die(trial.start(*backup, failpoint="commit.before:exit@1"), "commit.before:exit@1")
     [left] = keys(trial)

@@ -103,7 +103,7 @@ def saved(cluster: Cluster, topic_name: str, tmp_path: Path) -> Saved:
     return Saved(cluster, topic_name, tmp_path)
 
 
-def test_a_group_goes_on_at_the_very_next_record_at_exact_offsets(saved: Saved) -> None:
+def test_a_group_continues_at_the_very_next_record_at_exact_offsets(saved: Saved) -> None:
     target = f"{saved.topic}-exact"
     arguments = ("--exact-offsets", "--groups", saved.group)
     plan = saved.run(("restore",), target, *arguments, "--dry-run").expect(0).json
@@ -120,7 +120,7 @@ def test_a_group_goes_on_at_the_very_next_record_at_exact_offsets(saved: Saved) 
     assert again["records"] == 0 and consume(saved.cluster, saved.group, target) == []
 
 
-def test_a_group_goes_on_at_the_very_next_record_when_offsets_are_translated(
+def test_a_group_continues_at_the_very_next_record_when_offsets_are_translated(
     saved: Saved,
 ) -> None:
     target = f"{saved.topic}-new"
@@ -270,7 +270,7 @@ def places(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
     return {(row[topic], int(row[number])): int(row[offset]) for row in rows}
 
 
-def test_kafkas_own_tools_go_on_in_a_new_cluster(
+def test_kafkas_own_tools_continue_in_a_new_cluster(
     cluster: Cluster, new_cluster: Cluster, topic_name: str, tmp_path: Path
 ) -> None:
     saved = Saved(cluster, topic_name, tmp_path, read=console)

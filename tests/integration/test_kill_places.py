@@ -146,7 +146,7 @@ def _committed(cluster: Cluster, group: str, topic: str) -> int:
 TOLD = ("group.before:exit@1", "group.after:exit@1", "group.before:exit@2")
 
 
-def test_the_group_of_a_connector_that_dies_is_told_by_the_next(
+def test_the_group_of_a_connector_that_dies_is_committed_by_the_next(
     services: DevStatus, topic_name: str, s3_env: DevStatus, tmp_path: Path
 ) -> None:
     """The log is ahead of the group then; nothing is archived again because of that."""

@@ -150,7 +150,7 @@ def test_the_backup_sink_keeps_whole_records_that_come_back(bench: Bench) -> Non
     bench.cluster.delete(back)
 
 
-def test_a_topic_made_anew_lies_beside_the_old_one(bench: Bench) -> None:
+def test_a_recreated_topic_lies_beside_the_old_one(bench: Bench) -> None:
     topic = bench.cluster.create(f"{bench.topic}-again", 1)
     config = {
         **bench.confluents_keys,

@@ -33,7 +33,7 @@ def removed(store: LocalStore, first: int, last: int) -> Iterator[None]:
         store.put_new(key, body)
 
 
-def test_removed_commits_are_told_by_verify_and_below_a_checkpoint_by_every_command(
+def test_removed_commits_are_reported_by_verify_and_below_a_checkpoint_by_every_command(
     cluster: Cluster, topic_name: str, local_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create(topic_name)

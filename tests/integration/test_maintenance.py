@@ -202,7 +202,7 @@ def test_info_ls_and_du_agree_on_a_real_archive(archived: Archived) -> None:
     assert usage["total_bytes"] == sum(size for key, size in sizes if key.startswith(inside))
 
 
-def test_a_bucket_of_confluents_sink_is_looked_at_without_a_log(archived: Archived) -> None:
+def test_a_bucket_of_confluents_sink_is_inspected_without_a_log(archived: Archived) -> None:
     case, prefix = load_case("22"), f"foreign-{uuid.uuid4().hex[:8]}"
     for key, body in case.objects.items():
         archived.s3.put_object(Bucket=archived.bucket, Key=f"{prefix}/{key}", Body=body)

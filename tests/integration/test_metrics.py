@@ -193,7 +193,7 @@ def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
     assert last.total("jvm_threads_current") > 5
 
 
-def test_answers_of_s3_are_told_apart_from_its_faults(
+def test_answers_of_s3_are_distinguished_from_its_faults(
     services: DevStatus, archive_address: str
 ) -> None:
     options = StorageOptions.from_env()

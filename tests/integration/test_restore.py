@@ -66,7 +66,7 @@ def test_a_restore_runs_once_and_a_second_run_does_nothing(saved: Saved) -> None
     assert saved.restore(target).expect(0).json["already_there"] == 500
 
 
-def test_what_the_archive_gained_since_a_restore_was_done_is_told(saved: Saved) -> None:
+def test_commits_that_came_after_a_finished_restore_are_reported(saved: Saved) -> None:
     target = f"{saved.topic}-new"
     saved.restore(target).expect(0)
     kafkeep("backup", *saved.where, "--topics", saved.topic).expect(0)  # nothing but a commit

@@ -145,7 +145,7 @@ def test_a_group_that_had_read_everything_has_read_everything(archive: Archive) 
     assert [one.offset for one in found] == [archive.cluster.end(target, n) for n in range(2)]
 
 
-def test_paused_and_then_killed_it_goes_on(archive: Archive, tmp_path: Path) -> None:
+def test_a_paused_and_then_killed_restore_continues(archive: Archive, tmp_path: Path) -> None:
     trace = tmp_path / "trace"  # its one task waits with the second request: nothing is on the way
     held = {"KAFKEEP_FAILPOINT": "request.before:sleep=600000@2"}
     held |= {"KAFKEEP_FAILPOINT_TRACE": str(trace)}

@@ -63,7 +63,7 @@ def test_every_way_in_backs_up(
     assert done.json["records"] == 20
 
 
-def test_a_user_without_rights_is_told_what_it_may_not(
+def test_a_user_without_rights_gets_the_denied_operation(
     secured: tuple[DevStatus, Cluster], topic_name: str, local_archive: Path
 ) -> None:
     services, cluster = secured

@@ -90,7 +90,7 @@ def test_05_topics_are_made(desk: Desk) -> None:
         )
 
 
-def test_06_the_service_tells_its_version_and_its_plugins(desk: Desk) -> None:
+def test_06_the_service_reports_its_version_and_its_plugins(desk: Desk) -> None:
     assert desk.service.curl("/").expect().keys() == {"version", "commit", "kafka_cluster_id"}
     plugins = desk.service.curl("/connector-plugins").expect()
     assert CLASS in {plugin["class"] for plugin in plugins if plugin["type"] == "sink"}
@@ -227,7 +227,7 @@ def test_20_other_partitioners_make_other_folders(desk: Desk) -> None:
         desk.service.curl("-X", "DELETE", f"/connectors/{SINK}-{folder}").expect(204)
 
 
-def test_21_deleted_and_created_again_it_goes_on_where_it_was(desk: Desk) -> None:
+def test_21_deleted_and_created_again_it_continues_where_it_was(desk: Desk) -> None:
     desk.service.curl("-X", "DELETE", f"/connectors/{SINK}").expect(204)
     assert desk.service.curl("/connectors").expect() == []
     before = desk.stored("orders")

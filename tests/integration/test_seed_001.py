@@ -199,7 +199,7 @@ HERE = Path(__file__).parent
 SHOWN_BY = {
     "offset translation for consumers": (
         "test_groups_restore.py",
-        "a_group_goes_on_at_the_very_next_record_when_offsets_are_translated",
+        "a_group_continues_at_the_very_next_record_when_offsets_are_translated",
     ),
     "consumer offsets": ("test_groups_restore.py", "groups_are_planned_applied_and_put_back"),
     "exactly once, to S3": (
@@ -238,7 +238,7 @@ SHOWN_BY = {
     ),
     "errors": (
         "test_serve.py",
-        "a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mended",
+        "a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_fixed",
     ),
     "authentication": ("test_security.py", "every_way_in_backs_up"),
     "metadata: settings of topics": ("test_restore.py", "settings_come_back"),

@@ -195,7 +195,7 @@ def test_topics_are_kept_and_brought_back_under_their_names_and_others(world: Wo
     world.delete("source-restore")
 
 
-def test_two_take_turns_at_a_compacted_topic_and_one_of_them_is_brought_back(
+def test_two_take_turns_at_a_compacted_topic_and_one_of_them_is_restored(
     world: World,
 ) -> None:
     shelf, (topic,) = world.shelf(), world.topics(1, cleanup_policy="compact")

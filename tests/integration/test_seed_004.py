@@ -119,7 +119,7 @@ def server(
     bucket.remove()
 
 
-def test_register_sh_registers_two_connectors_which_are_looked_at(server: Server) -> None:
+def test_register_sh_registers_two_connectors_whose_output_is_checked(server: Server) -> None:
     server.write_env()
     server.publish(0, 3)
     assert server.run_register_sh() == "s3-sink-data: created\ns3-sink-timestamp: created\n"

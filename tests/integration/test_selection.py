@@ -101,7 +101,7 @@ def test_offsets_and_partitions_pick(archive: Archive) -> None:
     archive.check("second", lambda n, _r: n == 1)
 
 
-def test_a_picked_restore_that_was_cut_off_goes_on(archive: Archive) -> None:
+def test_a_picked_restore_that_was_cut_off_continues(archive: Archive) -> None:
     from kafkeep import failpoint
 
     at = NOW + COUNT // 2

@@ -85,7 +85,7 @@ def test_pause_stop_restart_and_a_new_start_under_the_name_lose_and_double_nothi
     until(lambda: service.call("GET", "/connectors/story/topics") == told, "its commit is told")
 
 
-def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mended(
+def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_fixed(
     world: World, service: Service
 ) -> None:
     bad, good = world.topic("bad"), world.topic("good")
@@ -143,7 +143,7 @@ def has_lag(service: Service, name: str) -> bool:
     return bool(told.get("kafkeep", {}).get("lag_records"))
 
 
-def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
+def test_a_jvm_that_is_killed_is_replaced_and_connectors_continue(
     world: World, service: Service
 ) -> None:
     topic = world.topic("jvm")
@@ -167,7 +167,7 @@ def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
     service.call("DELETE", "/connectors/jvm", expect=204)
 
 
-def test_a_service_started_again_keeps_its_connectors_and_what_they_were_told(
+def test_a_restarted_service_keeps_its_connectors_and_their_states(
     world: World, service: Service
 ) -> None:
     service.call("PUT", "/connectors/good/pause", expect=202)

@@ -266,7 +266,7 @@ def test_compressed_files_hold_the_same_lines(
     }
 
 
-def test_names_are_made_as_told(shop: Shop) -> None:
+def test_object_names_follow_the_configuration(shop: Shop) -> None:
     topic = shop.topic("orders", 2)
     shop.cluster.produce(topic, [{**m, "partition": 1} for m in orders(1, 2)])
     naming = {"topics.dir": "kafka-data", "directory.delim": "/", "file.delim": "-"}
@@ -470,7 +470,7 @@ def test_connectors_that_are_about_to_make_their_dead_letter_topic_at_once_share
     assert asked and len(dump(shop.cluster.bootstrap, letters)[0]) == 1
 
 
-def test_a_dead_letter_topic_that_kafka_refuses_is_told_by_the_keys_that_ask_for_it(
+def test_a_dead_letter_topic_that_kafka_refuses_is_reported_with_its_keys(
     shop: Shop,
 ) -> None:
     topic = shop.topic("orders")
@@ -533,7 +533,7 @@ def test_without_tolerance_a_bad_record_stops_the_run_in_one_sentence(shop: Shop
     )
 
 
-def test_after_a_bad_record_the_run_goes_on_when_the_connector_is_told_to_bear_it(
+def test_after_a_bad_record_the_run_continues_when_errors_tolerance_is_all(
     shop: Shop,
 ) -> None:
     topic = shop.topic("orders")

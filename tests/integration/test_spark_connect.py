@@ -101,7 +101,7 @@ def test_spark_connect_without_its_packages_says_what_to_install(tmp_path: Path)
     assert "pip install 'kafkeep[connect]'" in spark["hint"]
 
 
-def test_a_spark_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+def test_a_spark_connect_server_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
     with Ports() as ports:
         wrong = ("--spark-conf", f"spark.remote=sc://127.0.0.1:{ports.take()}")
         ended = Driver(tmp_path, "doctor", "--output", "json", *wrong).wait().expect(1)

@@ -91,7 +91,7 @@ print("fine")
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
 
 
-def test_a_jvm_that_does_not_start_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_jvm_that_does_not_start_is_reported_in_one_sentence(tmp_path: Path) -> None:
     script = """
 from kafkeep.options.spark import SparkOptions
 from kafkeep.errors import EnvironmentFault
@@ -107,7 +107,7 @@ except EnvironmentFault as error:
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_a_master_that_drops_the_application_is_told_with_its_cause_and_a_log(
+def test_a_master_that_drops_the_application_is_reported_with_its_cause_and_a_log(
     tmp_path: Path,
 ) -> None:
     """It said "An error occurred while calling None" and left no log, KAFKEEP_SPARK_LOG or not."""

@@ -96,7 +96,7 @@ def test_a_transient_error_is_tried_again(runner: TaskRunner, tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_transient_error_that_lasts_is_told_in_a_sentence(runner: TaskRunner) -> None:
+def test_a_transient_error_that_lasts_is_reported_in_one_sentence(runner: TaskRunner) -> None:
     def task(_: int) -> Rows:
         raise TransientError("the broker is away")
         yield
@@ -107,7 +107,7 @@ def test_a_transient_error_that_lasts_is_told_in_a_sentence(runner: TaskRunner) 
     assert caught.value.__cause__ is not None
 
 
-def test_an_unexpected_error_is_told_in_a_sentence(runner: TaskRunner) -> None:
+def test_an_unexpected_error_is_reported_in_one_sentence(runner: TaskRunner) -> None:
     def task(_: int) -> Rows:
         yield "x", {"value": {}["missing"]}
 

@@ -214,7 +214,7 @@ def test_a_flipped_byte_comes_through_and_is_for_the_digest_to_find(
     assert bare.get("a/1") == b"0000"
 
 
-def test_a_lost_answer_is_told_apart_from_a_refused_request(bare: S3Store, proxy: Any) -> None:
+def test_a_lost_answer_is_distinguished_from_a_refused_request(bare: S3Store, proxy: Any) -> None:
     proxy.add(fp.Rule(fp.Lose(), method="PUT", times=1))
     with pytest.raises(UnknownOutcomeError):
         bare.put_new("a/1", b"x")

@@ -223,7 +223,7 @@ def test_what_our_own_sink_inserted_goes_the_same_way(
     assert seen == [(k.encode(), v, began + n) for n, (k, v) in enumerate(orders)]
 
 
-def test_a_restore_that_was_cut_off_goes_on_with_the_same_objects(
+def test_a_restore_that_was_cut_off_continues_with_the_same_objects(
     cluster: Cluster, bucket: Bucket
 ) -> None:
     case = load_case("26")

@@ -71,7 +71,7 @@ def locked(s3_env: DevStatus) -> Any:
     return client
 
 
-def test_a_bucket_that_locks_takes_an_archive_and_gc_hides_left_overs_without_losing_a_version(
+def test_a_locked_bucket_takes_an_archive_and_gc_hides_orphans_without_losing_a_version(
     cluster: Cluster, topic_name: str, locked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = f"s3://{LOCKED}/archive"

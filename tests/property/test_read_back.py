@@ -193,7 +193,7 @@ def test_what_a_sink_wrote_comes_back(
 
 @QUICK
 @given(sink=sinks(), data=st.data())
-def test_a_restore_from_a_sink_goes_on_behind_any_number_of_records(
+def test_a_restore_from_a_sink_continues_after_any_number_of_records(
     sink: tuple[dict[str, str], list[Record]], data: st.DataObject
 ) -> None:
     options, records = sink

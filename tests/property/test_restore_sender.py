@@ -128,7 +128,7 @@ def test_a_dead_attempts_late_requests_and_a_live_one_exclude_each_other(seed: i
     assert target.records == values
 
 
-def test_a_foreign_record_in_the_target_stops_the_restore() -> None:
+def test_a_record_of_another_producer_in_the_target_stops_the_restore() -> None:
     target = FakeTarget()
     sender = Sender(*KEY, PLACE, lambda skip: batches([b"a", b"b"], random.Random(1), skip))
     sender.begin(0)
@@ -193,7 +193,7 @@ def test_a_fault_after_a_long_wait_for_the_pace_is_waited_out() -> None:
     assert wire.target.records == values
 
 
-def test_faults_that_do_not_end_are_told_when_patience_is_over() -> None:
+def test_lasting_faults_are_reported_after_the_timeout() -> None:
     wire = Refusing(FakeTarget(), refused=range(2, 10**6))
     with pytest.raises(TransientError, match="t-0: Kafka answers"):
         wire.send([b"a"] * 30, lambda _: None)

@@ -169,7 +169,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
 
 @QUICK
 @given(log=fake_logs(), data=st.data())
-def test_a_restore_goes_on_behind_any_number_of_records(log: FakeLog, data: st.DataObject) -> None:
+def test_a_restore_continues_after_any_number_of_records(log: FakeLog, data: st.DataObject) -> None:
     store = MortalStore(uuid.uuid4().hex)
     options = SegmentIntent(segment_bytes=300, keeps_aborted=False)
     intent = Intent(ranges=(planned(log.start, log.end),), options=options.to_json(), at_ms=0)

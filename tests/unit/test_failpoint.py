@@ -142,7 +142,7 @@ def test_a_spec_that_is_not_understood_is_refused_by_name(spec: str) -> None:
         arm(spec)
 
 
-def test_a_name_that_is_near_is_told() -> None:
+def test_a_name_that_is_near_is_reported() -> None:
     with pytest.raises(UsageError, match=r"there is no 'tusk.start', only 'task.start'"):
         arm("tusk.start:exit")
 

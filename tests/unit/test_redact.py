@@ -210,7 +210,7 @@ def test_many_secrets_are_remembered_without_a_pattern_of_them_all(
 
 
 @pytest.mark.usefixtures("no_words")
-def test_of_too_many_words_those_told_longest_ago_are_forgotten(
+def test_of_too_many_words_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redact_module, "_MOST", 100)

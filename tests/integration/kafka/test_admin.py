@@ -22,7 +22,7 @@ def group(services: DevStatus, topic: str) -> Iterator[str]:
     yield f"group-{topic}"
 
 
-def test_the_cluster_tells_who_it_is(admin: Admin, services: DevStatus) -> None:
+def test_the_cluster_reports_its_id(admin: Admin, services: DevStatus) -> None:
     assert len(admin.cluster_id()) == 22
     assert [f"{b.host}:{b.port}" for b in admin.brokers()] == [services.bootstrap_servers]
     assert admin.broker_version() >= (4, 0)

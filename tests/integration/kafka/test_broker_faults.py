@@ -73,7 +73,7 @@ def test_a_produce_without_an_answer_is_an_unknown_outcome(
     assert admin.offsets([(topic_name, 0)], OffsetSpec.LATEST)[topic_name, 0] == 1
 
 
-def test_fetching_goes_on_after_the_broker_was_killed(
+def test_fetching_continues_after_the_broker_was_killed(
     own_broker: Path, wire: Wire, topic_name: str, make_batch: Any
 ) -> None:
     Admin(wire).create_topic(topic_name, 1)

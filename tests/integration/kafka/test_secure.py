@@ -71,7 +71,7 @@ def test_a_wrong_password_is_access_denied_at_once(ways: dict[str, KafkaOptions]
         assert "refused the login" in error.message
 
 
-def test_wrong_protocols_are_told_in_a_sentence(ways: dict[str, KafkaOptions]) -> None:
+def test_wrong_protocols_are_reported_in_one_sentence(ways: dict[str, KafkaOptions]) -> None:
     tls, plaintext, sasl = ways["tls"], ways["plaintext"], ways["scram"]
     error = failure(KafkaOptions(plaintext.bootstrap_servers, tls.properties))
     assert "TLS handshake" in error.message

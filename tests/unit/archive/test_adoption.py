@@ -38,13 +38,13 @@ def test_names_of_metadata_may_come_back_in_capitals() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MINE))
-def test_an_object_that_differs_in_anything_is_foreign(name: str) -> None:
+def test_an_object_that_differs_in_anything_is_not_adopted(name: str) -> None:
     decision = identify_object({**MINE, name: "other"}, MINE)
     assert isinstance(decision, OtherObject)
     assert name in decision.reason
 
 
-def test_an_object_without_metadata_is_foreign() -> None:
+def test_an_object_without_metadata_is_not_adopted() -> None:
     assert identify_object({}, MINE) == OtherObject("it was not written by kafkeep")
 
 

@@ -74,7 +74,7 @@ def test_check_key_refuses_keys_that_lead_out_of_the_data(key: str) -> None:
 
 
 @pytest.mark.parametrize("letter", ["\u3000", "\xa0", "\u200d", "\xad", "\u200f", "\ue000"])
-def test_check_key_takes_letters_that_leave_no_mark(letter: str) -> None:
+def test_check_key_accepts_invisible_characters(letter: str) -> None:
     key = f"topics/t/city=a{letter}b/t+0+0000000000.json"
     assert check_key(key) == key
 
@@ -107,7 +107,7 @@ def test_a_connectors_log_has_its_name(name: str) -> None:
     assert connector_log(f" {name} ") == name
 
 
-def test_names_that_no_log_may_bear_have_logs_of_their_own() -> None:
+def test_names_that_a_log_cannot_have_get_logs_of_their_own() -> None:
     names = [
         "my sink",
         "my  sink",

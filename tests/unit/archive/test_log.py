@@ -53,7 +53,7 @@ class LosingStore(MemoryStore):
         return super().get(key)
 
 
-def test_commit_0_tells_version_name_and_who_began(store, open_log) -> None:
+def test_commit_0_has_version_name_and_writer(store, open_log) -> None:
     open_log("host-1-abc")
     body = store.get(log_key("backup", 0))
     commit = decode_commit(body, "k", log="backup", number=0)
@@ -72,7 +72,7 @@ def test_a_name_that_cannot_be_a_folder_is_refused(store) -> None:
         CommitLog.open(store, "../x", writer="w", now_ms=lambda: 0)
 
 
-def test_a_restarted_writer_goes_on_where_the_log_ends(open_log, make_entry) -> None:
+def test_a_restarted_writer_continues_where_the_log_ends(open_log, make_entry) -> None:
     open_log("w1").append(Changes(entries=(make_entry(0, 10),), positions={PID: 10}))
     state = open_log("w2").state
     assert (state.commit, state.epoch, state.writer) == (2, 2, "w2")
@@ -85,7 +85,7 @@ def test_an_open_intent_is_there_for_the_next_writer(open_log) -> None:
     assert open_log("w2").state.intent == intent
 
 
-def test_an_overtaken_writer_is_fenced_and_told_by_whom_and_when(open_log) -> None:
+def test_a_replaced_writer_is_fenced_with_the_name_and_time_of_the_other(open_log) -> None:
     old = open_log("old")
     open_log("new")
     for _ in range(2):

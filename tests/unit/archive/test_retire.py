@@ -74,7 +74,7 @@ def test_an_open_intent_is_closed_by_the_commit_that_retires() -> None:
     check_changes(state, replace(moves, closes_intent=True))
 
 
-def test_entries_gaps_and_ranges_bear_the_generation_of_now(make_entry) -> None:
+def test_entries_gaps_and_ranges_have_the_current_generation(make_entry) -> None:
     moved = after(STATE, Changes(retired={PID: 40}, positions={PID: 40}))
     entry = make_entry(40, 50)
     gap = Gap(PID, OffsetRange(40, 50), "r", 1)

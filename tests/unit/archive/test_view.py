@@ -216,7 +216,7 @@ def test_a_log_of_which_every_commit_was_removed_is_damaged_and_not_absent(
         open_log("w2")
 
 
-def test_a_log_goes_on_once_its_commits_came_back_or_its_checkpoint_is_damaged(
+def test_a_log_continues_once_its_commits_came_back_or_its_checkpoint_is_damaged(
     store, open_log, make_entry
 ) -> None:
     fill(open_log(checkpoint_every=4), make_entry, 10)

@@ -67,7 +67,7 @@ def test_a_hole_at_the_end_is_seen_by_the_batch_behind_it() -> None:
     assert (one.position, one.finished) == (8, True)
 
 
-def test_what_was_deleted_meanwhile_is_a_gap_and_reading_goes_on_inside_a_batch() -> None:
+def test_records_deleted_meanwhile_are_a_gap_and_reading_continues_inside_a_batch() -> None:
     one = reader(5, 30, begins=False)
     chunk = one.accept(failed(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, log_start=12), conclusive=True)
     assert chunk is not None and chunk.gap == OffsetRange(5, 12)

@@ -51,7 +51,7 @@ def test_a_log_that_was_cut_back_and_grew_past_the_position_is_refused() -> None
 
 
 @pytest.mark.parametrize("epoch_end", [None, 500, 900])
-def test_a_log_whose_epoch_reaches_the_position_goes_on(epoch_end: int | None) -> None:
+def test_a_log_whose_epoch_reaches_the_position_continues(epoch_end: int | None) -> None:
     _plan(epoch_end)
 
 

@@ -21,7 +21,7 @@ NOTHING_NEW = CyclePlan(
 )
 
 
-def test_left_over_ranges_go_to_all_cores() -> None:
+def test_remaining_ranges_go_to_all_cores() -> None:
     given: list[BackupBundle] = []
 
     def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:

@@ -73,7 +73,7 @@ def test_a_first_backup_begins_at_the_log_start_without_a_gap() -> None:
     assert made.topics == (info(),)
 
 
-def test_reading_goes_on_where_the_log_stands() -> None:
+def test_reading_continues_at_the_position_of_the_log() -> None:
     made = plan(snapshot(partition(0, 100)), known({P0: 60}))
     assert [s.range for s in made.stretches] == [OffsetRange(60, 100)]
     assert made.positions == {} and made.topics == ()
@@ -122,7 +122,7 @@ def test_a_topic_marked_deleted_that_is_there_again_is_a_new_incarnation() -> No
     assert found["t"].incarnation == 2
 
 
-def test_a_changed_setting_is_told_without_data() -> None:
+def test_a_changed_setting_is_committed_without_data() -> None:
     made = plan(snapshot(partition(0, 9)), known({P0: 9}, configs={"retention.ms": "1"}))
     assert made.topics == (info(),)
 
@@ -167,7 +167,7 @@ def test_unknown_sizes_are_guessed() -> None:
     assert plan(snapshot(partition(0, 10, size=None))).stretches[0].est_bytes == 10 * 1024
 
 
-def test_group_offsets_are_told_when_they_change_and_never_beyond_the_data() -> None:
+def test_group_offsets_are_committed_when_they_change_and_never_beyond_the_data() -> None:
     seen = snapshot(partition(0, 100), groups={"g": {("t", 0): 90}, "h": {("t", 0): 5}})
     infos = {"t": info()}
     changed = changed_groups(seen.groups, infos, {P0: 60}, {"h": {P0: 5}})

@@ -112,7 +112,7 @@ def test_each_record_is_read_once_and_the_bad_one_is_named() -> None:
     assert wire.asked == [(0, 0), (0, 2)]
 
 
-def test_a_record_whose_object_would_have_no_name_is_told_of_too() -> None:
+def test_a_record_whose_object_would_have_no_name_is_reported_too() -> None:
     wire = FakeWire({0: log_of(b'{"f": "a"}', b'{"f": "a/../b"}')})
     with pytest.raises(RecordError, match="t-0 offset 1: no object can lie in"):
         check(preview_of(wire, BY_FIELD), wire)
@@ -122,14 +122,14 @@ def test_a_record_whose_object_would_have_no_name_is_told_of_too() -> None:
         check(preview_of(wire, BY_FIELD, KeyLimits(1000)), wire)
 
 
-def test_what_lies_before_the_position_or_was_read_by_a_task_is_not_looked_at() -> None:
+def test_records_before_the_position_or_read_by_a_task_are_not_previewed() -> None:
     wire = FakeWire({0: log_of(b"{bad", b"{bad", b"3", b"4")})
     check(preview_of(wire), wire, at=2)
     check(preview_of(wire), wire, at=0, tail=2)
     assert wire.asked == [(0, 2)] * 2
 
 
-def test_a_batch_that_is_cut_short_is_looked_at_when_it_comes_first() -> None:
+def test_a_truncated_batch_is_previewed_when_it_comes_first() -> None:
     large = b'"%s"' % (b"x" * (1 << 20))
     wire = FakeWire({0: log_of(large), 1: log_of(large, b"{bad")})
     preview = preview_of(wire)

@@ -53,7 +53,7 @@ def run(plan: Intent, *reports: RangeReport) -> Reconciliation:
     return reconcile(plan, entries, {r.number: r for r in reports}, at_ms=5)
 
 
-def test_ranges_that_meet_are_settled_in_order() -> None:
+def test_adjacent_ranges_are_reconciled_in_order() -> None:
     plan = intent((P0, 0, 10), (P0, 10, 20), (P1, 5, 9))
     done = run(plan, report(0, 0, 13), report(1, 13, 20), report(2, 5, 9))
     assert done.positions == {P0: 20, P1: 9}
@@ -105,7 +105,7 @@ def test_a_range_that_was_never_begun_waits_behind_the_batch_that_reaches_into_i
     assert [(r.range.start, r.range.end) for r in done.left_over] == rest
 
 
-def test_gaps_of_the_prefix_are_told_and_others_wait() -> None:
+def test_gaps_of_the_prefix_are_reported_and_others_wait() -> None:
     lost, later = OffsetRange(3, 6), OffsetRange(20, 25)
     plan = intent((P0, 0, 10), (P0, 10, 20), (P0, 20, 30))
     done = run(

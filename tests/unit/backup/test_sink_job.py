@@ -192,7 +192,7 @@ def test_an_idle_file_is_written_after_the_interval_by_the_clock(scene: Scene) -
     assert scene.reasons() == ["rotate.interval.ms passed and no record came"]
 
 
-def test_what_comes_after_it_was_told_to_stop_is_left_to_the_next(scene: Scene) -> None:
+def test_records_after_a_stop_are_left_to_the_next_run(scene: Scene) -> None:
     """The next may have other options: what Kafka tells meanwhile is not acted upon."""
     scene.produce(*numbers(0, 3))
 
@@ -241,7 +241,7 @@ def test_what_lies_behind_the_last_record_is_passed_once(
     assert scene.commits < 10
 
 
-def test_a_one_shot_backup_that_runs_out_of_time_goes_on_with_what_is_left(scene: Scene) -> None:
+def test_a_one_shot_backup_that_runs_out_of_time_continues_with_the_rest(scene: Scene) -> None:
     """Several ranges of a partition, each cut short after its first object."""
     scene.produce(*numbers(0, 60))
     scene.size_bytes = 1 << 30
@@ -280,7 +280,7 @@ def test_only_bad_records_do_not_hold_the_position(scene: Scene) -> None:
     assert (scene.position(), job.summary.bad) == (3, 3)
 
 
-def test_who_looks_often_only_glances_while_nothing_happens(scene: Scene) -> None:
+def test_frequent_cycles_only_check_for_growth_while_nothing_happens(scene: Scene) -> None:
     scene.produce(*numbers(0, 3))
 
     def more(pause: int) -> None:
@@ -292,7 +292,7 @@ def test_who_looks_often_only_glances_while_nothing_happens(scene: Scene) -> Non
     assert scene.looks <= 20 // 5 + 3
 
 
-def test_a_clock_closes_what_waits_also_between_two_looks(scene: Scene) -> None:
+def test_a_clock_closes_waiting_files_also_between_two_snapshots(scene: Scene) -> None:
     scene.produce(*numbers(0, 3))
     options = {"flush.size": "100", "rotate.schedule.interval.ms": "3000"}
     scene.run(options, pauses=4, details_ms=30_000)
@@ -342,7 +342,7 @@ def test_credentials_that_stay_refused_end_the_run_and_ones_never_good_at_once()
     assert DENIED_MS < scene.clock.now - NOON < DENIED_MS + 30_000
 
 
-def test_a_run_that_ends_tells_how_many_offsets_still_wait(scene: Scene) -> None:
+def test_a_finished_run_reports_how_many_offsets_still_wait(scene: Scene) -> None:
     scene.produce(b"1", b"2", b"3")
     summary = scene.run({"flush.size": "2"}, pauses=2).summary
     assert (summary.records, summary.waiting, summary.exit_code) == (2, 1, 0)
@@ -351,7 +351,7 @@ def test_a_run_that_ends_tells_how_many_offsets_still_wait(scene: Scene) -> None
     assert (summary.records, summary.waiting) == (1, 0)
 
 
-def test_a_topic_that_was_made_anew_is_told_once_with_its_incarnation(
+def test_a_recreated_topic_is_reported_once_with_its_incarnation(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.produce(b"1", b"2")

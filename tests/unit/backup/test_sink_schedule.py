@@ -81,7 +81,7 @@ def test_a_slow_topic_is_closed_by_the_clock_with_no_new_record() -> None:
     )
 
 
-def test_schema_changes_are_looked_for_when_as_much_has_come_as_was_read() -> None:
+def test_schema_changes_are_checked_when_as_much_arrived_as_was_read() -> None:
     sink = timing(value_converter_schemas_enable="true")
     assert sink.decide(waiting(200)) is not None
     assert sink.decide(waiting(249, tail=tail(200, 100))) is None

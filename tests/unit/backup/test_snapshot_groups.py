@@ -76,13 +76,13 @@ def test_a_group_that_gives_no_answer_stays_as_it_is_known(silent: Any) -> None:
     assert told(seen, {"h": {T: 3}}) == {}
 
 
-def test_a_group_whose_coordinator_is_away_holds_no_look_up() -> None:
+def test_a_group_whose_coordinator_is_away_delays_no_snapshot() -> None:
     groups = Groups(GroupOffsets(), TransientError("no coordinator"))
     snapshot(groups, {"h": {"t"}})
     assert groups.asked == ["h"] and groups.patience_s < 6
 
 
-def test_a_group_that_was_not_listed_and_answers_is_told() -> None:
+def test_a_group_that_was_not_listed_and_answers_is_reported() -> None:
     seen = snapshot(Groups(GroupOffsets(), GroupOffsets({"h": dict(AT_5)})), {"h": {"t"}})
     assert told(seen, {"h": {T: 3}}) == {"h": {T: 5}}
 
@@ -100,7 +100,7 @@ def test_groups_that_may_not_be_read_are_named_and_the_writers_own_is_left_out()
     assert summary.exit_code == 3 and summary.to_json()["skipped_groups"] == ["secret"]
 
 
-def test_a_group_keeps_its_offsets_on_topics_that_are_gone_or_were_made_again() -> None:
+def test_a_group_keeps_its_offsets_on_topics_that_are_gone_or_were_recreated() -> None:
     seen = snapshot(Groups(GroupOffsets({"g": dict(AT_5)}), GroupOffsets()), {})
     before = {"g": {T: 3, GONE: 7, OLD: 8}}
     assert told(seen, before) == {"g": {T: 5, GONE: 7, OLD: 8}}

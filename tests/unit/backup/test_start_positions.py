@@ -53,7 +53,7 @@ def known(**changes: Any) -> LoggedState:
         ("earliest", {("other", 0): 4}, {}),
     ],
 )
-def test_a_topic_begins_at_the_groups_offsets_or_where_it_is_told(
+def test_a_topic_begins_at_the_groups_or_the_configured_offsets(
     start_at: str, group: dict[tuple[str, int], int], expected: dict[PartitionId, int]
 ) -> None:
     seen = snapshot((2, 9), (0, 5))
@@ -79,7 +79,7 @@ def test_a_note_says_what_was_taken_over() -> None:
     assert takeover_note("connect-a", {}, {P1: 5}) == ""
 
 
-def test_a_glance_sees_growth_and_topics_that_are_gone() -> None:
+def test_a_growth_check_sees_growth_and_deleted_topics() -> None:
     admin, before = mock.Mock(), snapshot((0, 9), (0, 5))
     admin.offsets.return_value = {("t", 0): 9, ("t", 1): 5}
     assert is_unchanged(admin, before)

@@ -87,7 +87,7 @@ def test_null_empty_and_binary_stay_apart(cat: CatLines, store: MemoryStore) -> 
     assert "payload" not in third
 
 
-def test_binary_headers_are_told_whole(cat: CatLines, store: MemoryStore) -> None:
+def test_binary_headers_are_printed_whole(cat: CatLines, store: MemoryStore) -> None:
     build(store, [Record(0, 1, None, None, [(b"n", b"\xff"), (b"m", None)])])
     assert cat()[0]["headers_b64"] == ["bg==", "/w==", "bQ==", None]
 
@@ -95,7 +95,9 @@ def test_binary_headers_are_told_whole(cat: CatLines, store: MemoryStore) -> Non
 @pytest.mark.parametrize(
     ("offset", "first"), [("beginning", 0), ("245", 245), ("end", 250), ("-3", 247), ("-999", 0)]
 )
-def test_cat_begins_where_it_is_told(cat: CatLines, built: Built, offset: str, first: int) -> None:
+def test_cat_begins_at_the_requested_offset(
+    cat: CatLines, built: Built, offset: str, first: int
+) -> None:
     args = ("-t", "orders", "--incarnation", "1", "-p", "0", "-o", offset)
     assert cat.offsets(*args) == [(0, n) for n in range(first, 250)]
 

@@ -42,7 +42,7 @@ def test_doctor_exits_12_when_the_store_may_not_be_written(
     assert b"Grant s3:PutObject." in cli.out
 
 
-def test_doctor_without_kafka_or_archive_looks_at_the_machine(cli: Cli) -> None:
+def test_doctor_without_kafka_or_archive_checks_the_machine(cli: Cli) -> None:
     found = cli.document("doctor", "--no-spark")
     assert [check["subject"] for check in found["checks"]] == ["java", "disk"]
 

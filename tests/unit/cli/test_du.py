@@ -17,7 +17,7 @@ def test_du_adds_up_to_what_the_store_holds(
     assert abs(sum(t["share"] for t in usage["topics"]) - 1) < 0.001
 
 
-def test_du_of_one_log_does_not_call_the_others_left_overs(
+def test_du_of_one_log_does_not_call_the_others_orphans(
     cli: Cli, address: str, store: MemoryStore, built: Built
 ) -> None:
     build_archive(store, {"logs": [partition(0, 10)]}, name="other")

@@ -94,7 +94,7 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
         ("info --archive /none", 10),
     ],
 )
-def test_a_stdout_that_is_closed_is_told_where_something_is_to_be_printed(
+def test_a_closed_stdout_is_reported_when_something_is_printed(
     tmp_path: Path, arguments: str, code: int
 ) -> None:
     build_archive(LocalStore(tmp_path), {"orders": [partition(0, 100)]})
@@ -112,7 +112,7 @@ def test_a_stderr_that_is_closed_changes_no_exit_code() -> None:
     assert ended.returncode == 10
 
 
-def test_a_pipe_that_broke_elsewhere_is_told(
+def test_a_broken_pipe_other_than_stdout_is_reported(
     cli: Cli, address: str, built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_off(*_: object, **__: object) -> None:
@@ -140,7 +140,7 @@ def test_what_would_not_be_used_is_refused_by_name(
     assert named in cli.err and "\nhint: " in cli.err
 
 
-def test_a_folder_that_is_not_there_is_told_with_a_hint(cli: Cli, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_with_a_hint(cli: Cli, tmp_path: Path) -> None:
     for command in ("info", "ls", "du", "cat", "verify"):
         assert cli.run(command, "--archive", f"file://{tmp_path}/none") == 10
         assert f"error: there is no folder {tmp_path}/none\nhint: " in cli.err
@@ -167,7 +167,9 @@ def test_names_that_cannot_be_are_refused_at_once(
     assert "\nhint: Use letters, digits, '.', '_' and '-'" in cli.err
 
 
-def test_a_reserved_name_is_told_from_one_with_wrong_letters(cli: Cli, address: str) -> None:
+def test_a_reserved_name_is_distinguished_from_one_with_wrong_characters(
+    cli: Cli, address: str
+) -> None:
     assert cli.run("backup", "--topics", "a", "--name", "restores", "--archive", address) == 2
     assert cli.err.startswith("error: --name: the name 'restores' is reserved\nhint: Choose ")
 
@@ -193,7 +195,7 @@ def test_what_would_never_move_or_never_pause_is_refused(
 
 @pytest.mark.parametrize("command", ["backup --topics a", "info", "serve"])
 @pytest.mark.parametrize("setting", ["flush.size", "=word"])
-def test_a_setting_that_is_no_pair_is_told_without_its_value(
+def test_a_setting_that_is_no_pair_is_reported_without_its_value(
     cli: Cli, address: str, command: str, setting: str
 ) -> None:
     verb, *flags = command.split()
@@ -211,7 +213,7 @@ def test_what_cannot_be_a_commit_is_refused(cli: Cli, address: str, number: str)
 
 
 @pytest.mark.parametrize("address", ["htp://bucket/x", "s3:/bucket/x", "s3://b", ""])
-def test_an_address_that_is_none_is_told_before_kafka_is_asked(cli: Cli, address: str) -> None:
+def test_an_invalid_address_is_reported_before_kafka_is_asked(cli: Cli, address: str) -> None:
     where = ("--archive", address, "--bootstrap-servers", "127.0.0.1:1")
     assert cli.run("restore", *where, "--dry-run") == 2
     assert cli.run("groups", "plan", *where) == 2
@@ -220,7 +222,7 @@ def test_an_address_that_is_none_is_told_before_kafka_is_asked(cli: Cli, address
 @pytest.mark.parametrize(
     ("number", "code"), [(errno.ENOSPC, 1), (errno.EDQUOT, 1), (errno.EROFS, 12)]
 )
-def test_a_disk_that_takes_no_more_is_told_wherever_it_is_met(number: int, code: int) -> None:
+def test_a_full_disk_is_reported_wherever_it_is_met(number: int, code: int) -> None:
     met = OSError(number, os.strerror(number), "/some/file")
     told = error_of(met)
     assert (told.message, told.exit_code) == (f"/some/file: {os.strerror(number)}", code)

@@ -4,7 +4,7 @@ from tests.support.archive_builder import FIRST_MS, Built
 from tests.support.invoke import Cli
 
 
-def test_info_tells_topics_partitions_and_groups(cli: Cli, address: str, built: Built) -> None:
+def test_info_reports_topics_partitions_and_groups(cli: Cli, address: str, built: Built) -> None:
     (log,) = cli.document("info", "--archive", address)["logs"]
     assert (log["log"], log["commits"], log["commit"]) == ("backup", 5, 4)
     topics = {(t["topic"], t["incarnation"]): t for t in log["topics"]}

@@ -121,7 +121,7 @@ def test_cat_joins_directories_that_reach_over_many_objects(
     assert sorted(json.loads(line)["n"] for line in cli.out.splitlines()) == list(range(80))
 
 
-def test_cat_refuses_what_only_a_log_tells(cli: Cli, address: str, golden: GoldenCase) -> None:
+def test_cat_refuses_what_only_a_log_knows(cli: Cli, address: str, golden: GoldenCase) -> None:
     for flags in (["--incarnation", "1"], ["--aborted"], ["--from", "2024-01-01"]):
         assert cli.run("cat", "--archive", address, *flags) == 2
         assert flags[0] in cli.err
@@ -129,7 +129,7 @@ def test_cat_refuses_what_only_a_log_tells(cli: Cli, address: str, golden: Golde
     assert cli.run("cat", "--archive", address, "--from", "2024-01-01", *timed) == 0
 
 
-def test_what_is_said_about_objects_is_refused_where_there_is_a_log(
+def test_options_for_unlogged_objects_are_refused_where_there_is_a_log(
     cli: Cli, address: str, built: Built
 ) -> None:
     for verb in ("cat", "info", "ls", "du", "verify"):
@@ -191,7 +191,7 @@ def test_verify_names_keys_that_do_not_fit_their_values(
     assert {f["key"] for f in damaged} <= set(case.objects)
 
 
-def test_verify_warns_of_records_that_cannot_be_told_apart(
+def test_verify_warns_of_records_that_cannot_be_distinguished(
     cli: Cli, address: str, store: MemoryStore
 ) -> None:
     case = put(store, load_case("19b"))  # keys with the separator inside
@@ -201,7 +201,7 @@ def test_verify_warns_of_records_that_cannot_be_told_apart(
     assert {f["key"] for f in warned} <= set(case.objects)
 
 
-def test_a_layout_of_its_own_is_told_by_the_connectors_file(
+def test_a_custom_layout_is_read_from_the_connectors_file(
     cli: Cli, address: str, store: MemoryStore, tmp_path: object
 ) -> None:
     case = put(store, load_case("23"))

@@ -74,7 +74,7 @@ EDITS = ("keep", "lose", "alter", "double", "insert", "double far")
 
 
 @given(st.lists(st.sampled_from(EDITS), max_size=60), st.integers(1, 4))
-def test_edits_that_are_apart_are_told_one_by_one(edits: list[str], apart: int) -> None:
+def test_separate_edits_are_reported_one_by_one(edits: list[str], apart: int) -> None:
     ours: list[Record] = [record(0), record(1)]
     theirs, expected = list(ours), dict.fromkeys(("lost", "altered", "duplicate", "extra"), 0)
     for edit in edits:
@@ -115,7 +115,7 @@ def test_reordered_are_as_few_as_can_be(order: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, 5), max_size=40), st.lists(st.integers(0, 5), max_size=40))
-def test_no_difference_is_told_only_of_equal_lists(a: list[int], b: list[int]) -> None:
+def test_only_equal_lists_have_no_difference(a: list[int], b: list[int]) -> None:
     ours, theirs = [record(i) for i in a], [record(i) for i in b]
     matched, tally = verdicts(ours, theirs)
     assert (not tally.counts) == (a == b)
@@ -192,7 +192,7 @@ def test_what_is_left_out_of_the_comparison_may_differ() -> None:
     assert not verdicts(ours, theirs, fields=("value", "headers"))[1].counts
 
 
-def test_exact_offsets_tell_what_has_moved_along() -> None:
+def test_exact_offsets_report_shifted_records() -> None:
     ours = [record(i) for i in range(30)]
     _, tally = verdicts(ours, ours[:10] + ours[11:], Leniency(exact=True))
     assert counted(tally) == {"lost": 1, "displaced": 19}

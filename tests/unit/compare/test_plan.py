@@ -74,7 +74,7 @@ def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: Archi
         plan(view, RestoredTopic(), 1, incarnations=(("u", 1),))
 
 
-def test_a_restore_of_another_commit_is_said(view: ArchiveView) -> None:
+def test_a_restore_of_another_commit_is_reported(view: ArchiveView) -> None:
     restored = RestoredTopic(commit=("backup", 0))
     [said] = plan(view, restored, 1).notes
     assert said == f"its restore used commit 0 of backup, this comparison uses {view.commit}"

@@ -190,7 +190,7 @@ def test_a_wrong_configuration_is_refused_in_connects_words(
     assert name not in pair[0].call("GET", "/connectors")[1]
 
 
-def test_what_is_not_there_is_told_in_connects_words(pair: tuple[Worker, Worker]) -> None:
+def test_unknown_names_are_answered_in_connects_words(pair: tuple[Worker, Worker]) -> None:
     for worker in pair:
         for method, path, message in (
             ("GET", "/connectors/none", "Connector none not found"),
@@ -203,7 +203,7 @@ def test_what_is_not_there_is_told_in_connects_words(pair: tuple[Worker, Worker]
             assert worker.call(method, path) == (404, {"error_code": 404, "message": message})
 
 
-def test_the_worker_tells_its_version_while_kafka_is_away(pair: tuple[Worker, Worker]) -> None:
+def test_the_worker_reports_its_version_while_kafka_is_away(pair: tuple[Worker, Worker]) -> None:
     status, told = pair[0].call("GET", "/")
     assert status == 200
     assert told["version"].startswith("4.1.0") and told["kafka_cluster_id"] is None
@@ -230,7 +230,7 @@ def test_without_the_shared_secret_nothing_is_carried_out(
         assert answer.status_code == 404
 
 
-def test_a_level_set_over_rest_is_told_and_an_unknown_one_is_not(
+def test_a_level_set_over_rest_is_returned_and_an_unknown_one_is_refused(
     pair: tuple[Worker, Worker],
 ) -> None:
     leader, _ = pair
@@ -244,7 +244,7 @@ def test_a_level_set_over_rest_is_told_and_an_unknown_one_is_not(
     assert leader.call("PUT", "/admin/loggers/root", {"level": "LOUD"})[0] == 404
 
 
-def test_a_level_for_all_is_refused_or_told_by_whichever_worker_is_asked(
+def test_a_level_for_all_workers_may_be_set_at_any_of_them(
     pair: tuple[Worker, Worker],
 ) -> None:
     name = f"kafkeep.{uuid.uuid4().hex}"
@@ -296,7 +296,7 @@ def test_a_stored_pattern_that_is_no_longer_accepted_fails_its_connector_alone(
     second.end()
 
 
-def test_a_port_that_is_taken_is_told_in_a_sentence(pair: tuple[Worker, Worker]) -> None:
+def test_a_port_that_is_taken_is_reported_in_one_sentence(pair: tuple[Worker, Worker]) -> None:
     port = int(pair[0].ready.url.rpartition(":")[2])
     with pytest.raises(EnvironmentFault, match=f"cannot listen on 127.0.0.1:{port}: "):
         run_service(options("memory:other", port=port))

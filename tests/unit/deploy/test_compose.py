@@ -172,7 +172,7 @@ def test_compose_points_only_at_services_of_its_profile(profile: str | None, nam
 
 
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda p: p.parent.name)
-def test_minio_tells_whether_it_is_healthy(path: Path) -> None:
+def test_minio_reports_whether_it_is_healthy(path: Path) -> None:
     services = load_compose(path)["services"]
     assert services["minio"]["healthcheck"]["test"] == ["CMD", "mc", "ready", "local"]
     waiting = [one["depends_on"]["minio"] for one in services.values() if "minio" in _waits(one)]
@@ -180,7 +180,7 @@ def test_minio_tells_whether_it_is_healthy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda p: p.parent.name)
-def test_our_image_is_built_and_not_looked_for_elsewhere(path: Path) -> None:
+def test_our_image_is_built_and_not_pulled(path: Path) -> None:
     for service in load_compose(path)["services"].values():
         if service["image"].startswith("kafkeep"):
             assert service["pull_policy"] == "build"

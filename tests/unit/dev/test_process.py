@@ -88,7 +88,7 @@ def test_a_wait_with_a_limit_ends_and_leaves_the_process_alone(
     assert sleeper.alive
 
 
-def test_a_process_that_ends_while_it_starts_is_told_with_its_log(sleeper: Server) -> None:
+def test_a_process_that_ends_while_it_starts_is_reported_with_its_log(sleeper: Server) -> None:
     assert wait_until(lambda: "no luck" in Path(sleeper.log).read_text(), timeout_s=PATIENCE_S)
     sleeper.kill()
     with pytest.raises(EnvironmentFault, match="sleeper ended while starting") as caught:

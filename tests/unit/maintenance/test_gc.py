@@ -215,7 +215,7 @@ def test_an_object_that_was_replaced_since_the_plan_is_kept(
     assert gone(store, plan) == []
 
 
-def test_what_is_committed_while_gc_looks_is_kept(store: MemoryStore, clock: Clock) -> None:
+def test_what_is_committed_while_gc_lists_is_kept(store: MemoryStore, clock: Clock) -> None:
     log = build(store).log
 
     class Racing(MemoryStore):
@@ -248,7 +248,7 @@ def test_uploads_that_nobody_finished_are_ended(store: MemoryStore, clock: Clock
     assert look(store, clock).left_overs == ()
 
 
-def test_who_may_not_delete_is_told_of_each(store: MemoryStore, clock: Clock) -> None:
+def test_a_denied_delete_is_reported_for_each_object(store: MemoryStore, clock: Clock) -> None:
     class Locked(MemoryStore):
         def delete(self, key: str) -> None:
             raise AccessDeniedError("no")

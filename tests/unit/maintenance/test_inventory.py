@@ -43,7 +43,7 @@ def orphans(store: MemoryStore) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", ["", "lake/", "deep/er/lake/"])
-def test_left_overs_are_found_wherever_the_topics_lie(folder: str) -> None:
+def test_orphans_are_found_wherever_the_topics_lie(folder: str) -> None:
     store = MemoryStore()
     [entry] = archive_in(store, folder)
     left = f"{folder}orders/day=1/orders+0+0000000010.log.zst"
@@ -102,7 +102,7 @@ class BackingUp(MemoryStore):
         return super().list(prefix, after=after)
 
 
-def test_what_a_running_backup_commits_meanwhile_is_no_left_over() -> None:
+def test_what_a_running_backup_commits_meanwhile_is_no_orphan() -> None:
     store = BackingUp()
     CommitLog.open(store, "sink", writer="before", now_ms=lambda: 1)
     store.busy = True

@@ -129,7 +129,7 @@ def relogged(entry: Entry, **changes: object) -> MemoryStore:
     return store
 
 
-def test_unsound_bytes_that_were_written_so_are_undecodable(
+def test_invalid_bytes_that_were_produced_so_are_undecodable(
     store: MemoryStore, built: Built
 ) -> None:
     body = bytearray(store.get(built.entries[0].key))
@@ -206,7 +206,7 @@ def test_a_log_too_broken_to_know_a_topic_is_damage_and_not_another_archive(
     assert [f.kind for f in report.findings] == [FindingKind.BROKEN_CHAIN] and not report.intact
 
 
-def test_a_newer_format_is_told_without_naming_its_key_twice(
+def test_a_newer_format_is_reported_without_naming_its_key_twice(
     store: MemoryStore, built: Built
 ) -> None:
     swap(store, log_key("backup", 1), b'{"version": 999}')
@@ -231,7 +231,7 @@ def test_a_bad_checkpoint_is_a_warning_alone(store: MemoryStore) -> None:
     ]
 
 
-def test_left_overs_gaps_and_open_intents_are_told_and_no_damage(store: MemoryStore) -> None:
+def test_orphans_gaps_and_open_intents_are_reported_and_no_damage(store: MemoryStore) -> None:
     planned = PlannedRange(partition_id=ORDERS, topic_id="id", range=OffsetRange(30, 40))
     build_archive(
         store,
@@ -250,7 +250,7 @@ def test_left_overs_gaps_and_open_intents_are_told_and_no_damage(store: MemorySt
     ]
 
 
-def test_objects_of_another_log_are_no_left_overs(store: MemoryStore, built: Built) -> None:
+def test_objects_of_another_log_are_no_orphans(store: MemoryStore, built: Built) -> None:
     build_archive(store, {"events": [partition(0, 10)]}, name="other")
     assert verify(store, ["backup"]).findings == ()
     both = verify(store, ["backup", "other"])

@@ -51,7 +51,7 @@ def test_what_is_expected_is_fetched_meanwhile_and_once(gate: Gate) -> None:
         assert len(gate.asked) == 3
 
 
-def test_a_fault_is_told_when_its_turn_comes(gate: Gate) -> None:
+def test_a_fault_is_raised_when_its_turn_comes(gate: Gate) -> None:
     gate.opened.set()
     with open_prefetcher(gate) as ahead:
         ahead.expect(("gone", 0, 5))

@@ -203,7 +203,7 @@ def test_another_number_of_rows_than_the_log_has_is_damage(kind: str) -> None:
             rows(stored, [wrong])
 
 
-def test_bytes_that_hold_their_separator_cannot_be_told_apart() -> None:
+def test_bytes_that_hold_their_separator_cannot_be_distinguished() -> None:
     stored = write_sink([Record(0, 1, None, b"a\nb"), Record(1, 1, None, b"c")], BYTES)
     with pytest.raises(PreflightError, match="cannot be told apart"):
         rows(stored)
@@ -278,7 +278,7 @@ def test_json_values_with_schemas_come_back_with_them(kind: str) -> None:
     assert found["schema"]["fields"][0]["type"] == "int32"
 
 
-def test_values_of_an_unknown_registry_are_given_as_json_and_it_is_said() -> None:
+def test_values_of_an_unknown_registry_are_given_as_json_with_a_note() -> None:
     document = b"""{"schema":{"type":"struct","optional":false,"fields":[
         {"field":"a","type":"int32","optional":false}]},"payload":{"a":5}}"""
     options = {"format.class": "avro", "value.converter": "JsonConverter"}
@@ -400,7 +400,7 @@ def test_deep_verify_counts_rows_and_reads_json(stored: Stored) -> None:
     assert "line 2 is not JSON" in report.findings[0].message
 
 
-def test_bytes_that_cannot_be_told_apart_are_a_warning_and_no_damage() -> None:
+def test_bytes_that_cannot_be_distinguished_are_a_warning_and_no_damage() -> None:
     made = write_sink([Record(0, 1, None, b"a\nb"), Record(1, 1, None, b"c")], BYTES)
     in_log(made)
     report = verify(made.store, ["sink"], deep=True)
@@ -473,7 +473,7 @@ def test_each_object_is_fetched_once_when_read_ahead() -> None:
     assert sorted(slow.asked) == sorted(entry.key for entry in made.entries)
 
 
-def test_an_object_that_is_gone_is_told_when_its_turn_comes() -> None:
+def test_a_missing_object_is_reported_when_its_turn_comes() -> None:
     made = write_sink(records(40), {**JSON, "flush.size": "10"})
     made.store.delete(made.entries[2].key)
     found = 0

@@ -28,7 +28,7 @@ def test_the_registry_is_asked_once_for_each_id_with_credentials() -> None:
     ("status", "kind"),
     [(404, RecordError), (401, AccessDeniedError), (403, AccessDeniedError), (422, RecordError)],
 )
-def test_a_refusal_is_told_apart_by_its_kind(status: int, kind: type[Exception]) -> None:
+def test_refusals_are_classified(status: int, kind: type[Exception]) -> None:
     with (
         answering(lambda _: (status, b"{}")) as (url, asked),
         pytest.raises(kind) as refusal,
@@ -50,7 +50,7 @@ def test_a_refusal_is_told_apart_by_its_kind(status: int, kind: type[Exception])
         (b'["a secret"]', " with status 422"),
     ],
 )
-def test_a_refusal_tells_a_registrys_words_and_no_other_servers(body: bytes, words: str) -> None:
+def test_a_refusal_quotes_a_registry_and_no_other_server(body: bytes, words: str) -> None:
     with (
         answering(lambda _: (422, body)) as (url, _),
         pytest.raises(RecordError) as refusal,

@@ -261,7 +261,7 @@ def plan_of(entries: Sequence[Entry], options: RestoreOptions) -> RestorePlan:
     return RestorePlan("id", "log", 1, (topic,), routing=routing)
 
 
-def test_bytes_without_a_converter_are_not_looked_into() -> None:
+def test_bytes_without_a_converter_are_not_parsed() -> None:
     entries = segment().entries
     options = RestoreOptions(changes=ChangeOptions.of(MASK))
     failed = [c for c in check_routing(plan_of(entries, options), options) if c.verdict == "fail"]

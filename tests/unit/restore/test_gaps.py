@@ -51,11 +51,11 @@ def told(view: ArchiveView, **asked: Any) -> list[tuple[int, int]]:
     return [(gap["partition"], gap["start"]) for gap in gaps_of(view, plan)]
 
 
-def test_gaps_of_the_topics_are_told(view: ArchiveView) -> None:
+def test_gaps_of_the_topics_are_reported(view: ArchiveView) -> None:
     assert told(view) == [FIRST, MIDDLE, LAST, OTHER]
 
 
-def test_gaps_of_partitions_and_offsets_that_were_not_picked_are_not_told(
+def test_gaps_outside_the_selection_are_not_reported(
     view: ArchiveView,
 ) -> None:
     assert told(view, partitions=frozenset({1})) == [OTHER]
@@ -74,7 +74,7 @@ def test_times_leave_out_no_gap_for_nobody_knows_those_of_lost_records(view: Arc
     assert told(view, from_ms=late, until_ms=late + 1) == [FIRST, MIDDLE, LAST, OTHER]
 
 
-def test_one_that_follows_tells_every_gap_of_its_topics(view: ArchiveView) -> None:
+def test_a_follower_reports_every_gap_of_its_topics(view: ArchiveView) -> None:
     picked = (OffsetPick("t", 0, OffsetRange(10, 30)),)
     options = RestoreOptions(topics=(("t", "t"),), offsets=picked)
     plan = plan_restore(load_contents(view, options), options, id="x")

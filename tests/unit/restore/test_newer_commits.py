@@ -42,7 +42,7 @@ def test_offsets_that_were_archived_since_are_newer() -> None:
     assert newer(view(10, 20, 5)) == ["new"], "a partition that was added"
 
 
-def test_a_topic_that_was_made_again_is_newer_unless_the_old_one_was_chosen() -> None:
+def test_a_recreated_topic_is_newer_unless_the_old_one_was_chosen() -> None:
     assert newer(view(10, 20, _2=3)) == ["new"]
     assert newer(view(10, 20, _2=3), replace(RENAMED, incarnations=(("t", 1),))) == []
 

@@ -283,7 +283,7 @@ def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
     ]
 
 
-def test_a_registry_without_metadata_gets_none_and_that_is_told() -> None:
+def test_a_registry_without_metadata_gets_none_and_that_is_reported() -> None:
     rich = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 4: replace(ITEM, more='{"metadata":{}}')})
     bare, [check] = without_more(rich, URL)
     assert bare == SCHEMAS

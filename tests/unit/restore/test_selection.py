@@ -50,7 +50,7 @@ def test_offsets_take_the_frames_they_lie_in() -> None:
     assert shown(slices) == [(15, 30, False, 15, 200), (30, 45, False, 15, 200)]
 
 
-def test_times_look_into_frames_at_their_edge_alone() -> None:
+def test_times_open_only_the_frames_at_their_edge() -> None:
     slices = select_slices([segment(0)], None, Times(5, 25))
     assert shown(slices) == [
         (0, 10, True, 10, 100),
@@ -77,7 +77,7 @@ def test_a_plan_counts_what_is_read() -> None:
     assert left.cut and not left.entries and left.all_slices() == ()
 
 
-def test_rows_that_tell_no_time_are_refused() -> None:
+def test_rows_without_a_time_are_refused() -> None:
     fields = {name: getattr(segment(0), name) for name in Entry.__slots__}
     rows = Entry(**{**fields, "format": "json", "index": (), "converter": "JsonConverter"})
     with pytest.raises(PreflightError, match="does not hold the times"):

@@ -88,7 +88,7 @@ def test_a_topic_that_may_not_be_created_fails() -> None:
     assert checks(NOTHING, denied=True, known=told) == []
 
 
-def test_retention_that_is_held_back_or_deletes_is_told() -> None:
+def test_retention_that_is_suspended_or_deletes_is_reported() -> None:
     held = f"retention.ms={7 * DAY_MS} will not be put back: records are older than that"
     assert checks(NOTHING) == [("warn", held)]
     deletes = f"retention.ms={7 * DAY_MS} deletes restored records at once: records are older"
@@ -118,7 +118,7 @@ def test_rights_on_a_topic_that_is_there_are_named(
     assert checks(THERE, RestoreOptions(exact_offsets=exact)) == []
 
 
-def test_a_restore_that_is_done_is_not_rehearsed(cluster: dict[str, Any]) -> None:
+def test_a_finished_restore_gets_no_target_checks(cluster: dict[str, Any]) -> None:
     cluster["rights"] = {"a": frozenset()}
     done = RestoreDocument(
         id="abc", revision=2, phase=Phase.DONE, log="backup", commit=3, cluster_id="c", at_ms=9,

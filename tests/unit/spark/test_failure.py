@@ -52,7 +52,7 @@ def test_anything_else_is_one_line() -> None:
     assert found.message == "backup failed in Spark: first"
 
 
-def test_an_interrupt_is_found_behind_what_the_gateway_said_on_the_way_out() -> None:
+def test_an_interrupt_is_found_behind_the_gateways_error() -> None:
     interrupt = KeyboardInterrupt()
     try:
         try:
@@ -109,7 +109,7 @@ def test_a_log_that_was_named_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         named_log()
 
 
-def test_a_temporary_log_is_kept_once_a_user_was_told_of_it(
+def test_a_temporary_log_is_kept_once_a_message_named_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(LOG_VARIABLE, raising=False)

@@ -24,7 +24,7 @@ def starting(tmp_path: Path) -> Iterator[Jvm]:
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_a_jvm_that_is_slow_is_not_said_to_have_failed(
+def test_a_slow_jvm_is_not_reported_as_failed(
     starting: Jvm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jvm, "_START_SECONDS", 0.0)
@@ -32,7 +32,7 @@ def test_a_jvm_that_is_slow_is_not_said_to_have_failed(
         starting.wait_ready()
 
 
-def test_a_jvm_that_ended_is_told_with_its_cause(starting: Jvm) -> None:
+def test_a_jvm_that_ended_is_reported_with_its_cause(starting: Jvm) -> None:
     starting.process.kill()
     starting.process.wait(PATIENCE_S)
     with pytest.raises(EnvironmentFault, match="did not start: Error: no room"):

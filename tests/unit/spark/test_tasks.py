@@ -86,7 +86,7 @@ class Context:
         return []
 
 
-def test_nothing_is_told_of_a_job_after_its_end() -> None:
+def test_no_progress_is_reported_after_the_end_of_a_job() -> None:
     """Whoever asked Spark is still about to tell what was, when the job ends."""
     telling, ended = threading.Event(), threading.Event()
     told: list[int] = []

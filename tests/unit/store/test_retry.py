@@ -70,7 +70,7 @@ def test_equal_bytes_at_the_first_attempt_are_still_taken() -> None:
         store.put_new("a", b"same")
 
 
-def test_a_listing_goes_on_where_it_broke() -> None:
+def test_a_listing_continues_where_it_broke() -> None:
     inner = Flaky()
     for number in range(7):
         inner.put_new(f"k{number}", b"")

@@ -240,7 +240,7 @@ def test_an_endpoint_that_is_down_is_named_without_the_raw_list_url() -> None:
     assert "prefix" not in said
 
 
-def test_a_connection_that_breaks_is_told_without_the_url(server: Server) -> None:
+def test_a_broken_connection_is_reported_without_the_url(server: Server) -> None:
     def break_off(handler: BaseHTTPRequestHandler) -> None:
         handler.close_connection = True
         handler.connection.shutdown(socket.SHUT_RDWR)

@@ -33,7 +33,7 @@ def test_a_profile_that_the_aws_files_lack_is_named() -> None:
     assert "gone" in setting_problems(StorageOptions(profile="role"))["profile"]
 
 
-def test_a_profile_that_keys_stand_in_for_is_not_looked_for() -> None:
+def test_a_profile_is_not_read_when_keys_are_given() -> None:
     keys = StorageOptions(profile="gone", access_key="a", secret_key="b")
     assert setting_problems(keys) == {}
 

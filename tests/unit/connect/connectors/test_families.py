@@ -189,7 +189,7 @@ def test_aivens_timestamps_come_from_the_partitioner() -> None:
     assert name_of(config, path="2024/03/05") == "orders/dt=2024-03/0-7-05"
 
 
-def test_aivens_rows_are_wrapped_unless_told_otherwise() -> None:
+def test_aivens_rows_are_wrapped_unless_configured_otherwise() -> None:
     wrapped = read(AIVEN).sink.options
     assert [step.kind for step in wrapped.transforms] == ["HoistField"]
     more = {
@@ -366,7 +366,7 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
     assert "needs format=text" in errors["compressed_file_size"]
 
 
-def test_spredfasts_segments_are_closed_when_told() -> None:
+def test_spredfasts_segments_are_closed_by_its_settings() -> None:
     assert read({**SPREDFAST, "segment.age": "2s"}).extra == {"segment_age_ms": 2_000}
     text = {**SPREDFAST, "format": "text", "segment.age": "2s"}
     assert "is for segments" in wrong(text)["segment.age"]
@@ -518,7 +518,7 @@ def test_our_source_takes_the_options_of_a_restore() -> None:
         ({"restore.commit": "1", "restore.at": "2026-01-01"}, "restore.commit"),
     ],
 )
-def test_options_of_a_restore_that_do_not_go_together_are_told_by_their_key(
+def test_conflicting_options_of_a_restore_are_reported_by_their_key(
     given: dict[str, str], key: str
 ) -> None:
     with pytest.raises(ConfigErrors) as caught:

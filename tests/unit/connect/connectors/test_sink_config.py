@@ -204,7 +204,7 @@ def test_what_the_real_sink_was_given_is_read(case: Any) -> None:
         assert read(given).sink.texts
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_of_a_configuration_are_reported_together() -> None:
     given = {
         **BASE,
         "flush.size": "no",

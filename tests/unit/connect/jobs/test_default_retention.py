@@ -111,7 +111,7 @@ def test_folders_that_held_objects_before_are_spared(there: str) -> None:
     assert default.why_not("order") is None
 
 
-def test_a_topic_that_has_a_rule_goes_on_having_one() -> None:
+def test_a_topic_that_has_a_rule_keeps_it() -> None:
     store = MemoryStore()
     record_retention(store, "backup", ["orders"], 30, 1)
     store.put_new("orders/0/orders-0-0.avro", b"x")
@@ -190,7 +190,7 @@ def test_a_setting_that_cannot_be_read_sets_no_rule_and_warns_once(
     assert bench.look() == 30
 
 
-def test_settings_that_kafka_refuses_to_tell_set_no_rule_and_take_none_away(
+def test_settings_that_kafka_hides_set_no_rule_and_remove_none(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.fault = PreflightError("topic orders: refused")

@@ -83,7 +83,7 @@ def test_records_that_wait_for_their_file_to_be_full_are_lag_but_no_lack_of_prog
         assert (found.records, found.no_progress_since_ms) == (2, None)
 
 
-def test_a_sink_that_cannot_look_at_kafka_shows_since_when() -> None:
+def test_a_sink_that_cannot_reach_kafka_shows_since_when() -> None:
     progress = Progress()
     assert backlog_of(progress, "sink", 5_000 + NO_PROGRESS_MS, 5_000).no_progress_since_ms == 5_000
     SinkProgress(progress).record_snapshot(look(70_000), {}, IDLE)
@@ -196,7 +196,7 @@ def test_the_status_answer_has_lag_progress_and_gaps_beside_connects_fields() ->
         assert status_json(status(nothing_known)).keys() == {"name", "connector", "tasks", "type"}
 
 
-def test_other_workers_hear_of_it_by_heartbeat_and_bear_one_of_an_older_kafkeep() -> None:
+def test_other_workers_learn_it_by_heartbeat_and_accept_one_of_an_older_kafkeep() -> None:
     original = status(Backlog(measured_ms=1, records=2, seconds=0.5, gaps=gaps_of([GAP])))
     document = orjson.loads(orjson.dumps(status_to_json(original)))
     assert status_from_json(document) == original
@@ -204,7 +204,7 @@ def test_other_workers_hear_of_it_by_heartbeat_and_bear_one_of_an_older_kafkeep(
     assert status_from_json(document).backlog is None
 
 
-def test_metrics_and_status_tell_the_same_lag_and_lack_of_progress() -> None:
+def test_metrics_and_status_report_the_same_lag_and_stall() -> None:
     recorder = SinkProgress(Progress())
     recorder.record_snapshot(look(1_000), {("orders", 0): 80}, DUE)
     now_ms = 91_000
@@ -232,7 +232,7 @@ def test_flags_of_a_restore_are_named_as_a_connectors_keys(said: str, shown: str
     assert in_keys(said) == shown
 
 
-def test_a_trace_tells_message_hint_and_causes_in_keys() -> None:
+def test_a_trace_has_message_hint_and_causes_in_keys() -> None:
     try:
         try:
             raise ValueError("--allow-missing is data here")

@@ -110,7 +110,7 @@ def test_a_source_is_a_source() -> None:
     assert job.type == "source"
 
 
-def test_a_source_tells_once_what_did_not_come_back_as_it_was(
+def test_a_source_reports_once_what_was_not_restored_unchanged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A round tells all gaps of its topics, whichever round passed them."""
@@ -328,7 +328,7 @@ def test_a_connector_that_has_made_no_folder_yet_has_no_offsets(tmp_path: Path) 
     assert read_offsets("x", config, context()) == []
 
 
-def test_progress_tells_lag_and_since_when() -> None:
+def test_progress_reports_lag_and_since_when() -> None:
     recorder = SinkProgress(Progress())
     partition = PartitionSnapshot(LogSpan(0, 10), 10, 1, None)
     seen = ClusterSnapshot(100, {"t": TopicSnapshot("t", "id", 1, {}, (partition,))}, {})
@@ -371,7 +371,7 @@ def test_who_sees_a_lag_sees_since_when_it_is_one() -> None:
     ]
 
 
-def test_a_snapshot_is_whole_at_the_end_kafka_had_though_a_commit_comes_while_one_looks() -> None:
+def test_a_snapshot_is_complete_at_kafkas_end_despite_a_concurrent_commit() -> None:
     at = ("t", 0)
 
     class Moving(Progress):
@@ -474,7 +474,7 @@ def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
         LOG_STATES.save(store, begun)
 
 
-def test_a_topic_that_gets_another_name_begins_anew_and_others_go_on() -> None:
+def test_a_renamed_topic_begins_anew_and_others_continue() -> None:
     store, other = MemoryStore(uuid.uuid4().hex), PartitionId("u", 1, 0)
     done = LogFollowState(log="x").begin(7, SAME).finish({P0: 5, other: 3})
     LOG_STATES.save(store, done)

@@ -61,7 +61,7 @@ def page_of(progress: Progress, **more: Any) -> str:
     return render([status()], {"orders": progress}, facts(Totals(), **more))
 
 
-def test_counts_of_a_connector_are_shown_as_its_job_tells_them() -> None:
+def test_counts_of_a_connector_are_those_of_its_job() -> None:
     progress = Progress(
         records=7, bytes=700, objects=2, commits=3, gaps=1, skipped_offsets=40, bad_records=5
     )
@@ -97,7 +97,7 @@ def test_counters_never_go_back_over_restarts_of_a_connector() -> None:
     assert shown == [10, 20, 30, 41, 51, 61, 72, 82, 92, 93]
 
 
-def test_a_run_between_two_looks_is_counted() -> None:
+def test_a_run_between_two_scrapes_is_counted() -> None:
     totals = Totals()
     first, second = Progress(), Progress()
     totals.follow("orders", first)
@@ -128,7 +128,7 @@ def test_a_count_that_falls_inside_a_run_is_not_shown_falling() -> None:
         assert value(page, "kafkeep_bad_records_total", connector="orders") == shown
 
 
-def test_a_connector_deleted_and_made_again_goes_on_counting() -> None:
+def test_a_connector_deleted_and_created_again_continues_counting() -> None:
     totals = Totals()
     render([status()], {"orders": Progress(records=5)}, facts(totals))
     gone = render([], {}, facts(totals))

@@ -78,7 +78,7 @@ def test_short_names_are_found_as_connect_finds_them(short: str, full: str) -> N
     assert find_plugin(short).class_name == full
 
 
-def test_an_unknown_class_is_told_in_connects_words() -> None:
+def test_an_unknown_class_is_reported_in_connects_words() -> None:
     with pytest.raises(UsageError) as caught:
         find_plugin("no.such.Class")
     sentence = GOLDEN["no_such_class"].partition("PluginDesc")[0]

@@ -171,9 +171,7 @@ def test_a_number_of_thousands_of_digits_is_an_error_of_its_key(name: str, key: 
         ("transforms.a.type", "${file:/etc/x:y}"),
     ],
 )
-def test_what_would_be_refused_is_told_also_of_keys_without_a_definition(
-    key: str, text: str
-) -> None:
+def test_refusals_are_reported_also_for_keys_without_a_definition(key: str, text: str) -> None:
     worker = WorkerOptions.load(None, {}, {"bootstrap.servers": "kafka:9092"})
     here = Definitions(
         providers=worker.providers, restrictions=lambda config: check_connector(config, worker)

@@ -132,9 +132,7 @@ def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["nothing", "half a head", "a head", "a body", "chunks", "lines", "the next head"],
 )
-def test_a_caller_who_dawdles_is_not_waited_for(
-    bound: BoundListener, begin: bytes, more: bytes
-) -> None:
+def test_a_slow_client_is_disconnected(bound: BoundListener, begin: bytes, more: bytes) -> None:
     with socket.create_connection(("127.0.0.1", bound.port), timeout=0.05) as caller:
         caller.sendall(begin)
         until(lambda: was_ended(caller, more), "nobody waits for the rest", seconds=30)

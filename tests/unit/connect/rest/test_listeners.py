@@ -51,7 +51,7 @@ def is_taken(port: int) -> bool:
         ("http://localhost:1,https://127.0.0.1:2", {"port": "80"}, "http://localhost:80"),
     ],
 )
-def test_others_are_told_the_listener_that_connect_would_tell(
+def test_other_workers_get_the_listener_that_connect_would_advertise(
     folder: Path, listeners: str, told: dict[str, str], url: str
 ) -> None:
     advertised = {f"rest.advertised.{key}": text for key, text in told.items()}
@@ -173,7 +173,7 @@ def test_a_listener_has_the_stores_that_keytool_made(folder: Path, java: dict[st
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_is_wrong_with_a_java_store_is_told(
+def test_errors_of_a_java_key_store_are_reported(
     folder: Path, java: dict[str, str], change: dict[str, str], words: str
 ) -> None:
     found = wrong({"listeners": "https://localhost:1", **keys(folder, **{**java, **change})})

@@ -65,7 +65,7 @@ def create(api: httpx.Client, name: str, **config: Any) -> httpx.Response:
 @pytest.mark.parametrize(
     "name", ["with space", "Größe+50%", "日本語", "a?b#c&d", "a;b", "a\\b", "~"]
 )
-def test_names_of_any_letters_come_back_and_lead_to_the_connector(
+def test_names_of_any_characters_come_back_and_lead_to_the_connector(
     api: httpx.Client, name: str
 ) -> None:
     made = create(api, name)
@@ -129,7 +129,7 @@ def test_a_slash_at_the_end_changes_nothing_and_redirects_nowhere(base_url: str)
     assert raw_request(base_url, "GET", "/connector-plugins/")[0] == 200
 
 
-def test_a_wrong_method_is_told_with_those_that_are_right(api: httpx.Client) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(api: httpx.Client) -> None:
     answer = api.delete("/connectors")
     assert answer.status_code == 405
     assert answer.json() == {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
@@ -222,7 +222,7 @@ def test_a_write_without_a_body_needs_no_type(api: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("size", [(1 << 20) + 1, 20 << 20])
-def test_a_body_beyond_the_limit_is_413_whether_its_length_is_told_or_not(
+def test_a_body_beyond_the_limit_is_413_with_or_without_a_content_length(
     api: httpx.Client, size: int
 ) -> None:
     text = b'"' + b"a" * (size - 2) + b'"'
@@ -293,7 +293,7 @@ def test_offsets_of_another_shape_are_the_clients_error(api: httpx.Client, body:
     assert api.patch("/connectors/n/offsets", json=body).status_code == 400
 
 
-def test_health_is_told_in_connects_shape(api: httpx.Client) -> None:
+def test_health_is_reported_in_connects_form(api: httpx.Client) -> None:
     answer = api.get("/health")
     assert answer.status_code == 200
     assert list(answer.json())[:2] == ["status", "message"]

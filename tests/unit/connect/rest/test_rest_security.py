@@ -47,7 +47,9 @@ def api(base_url: str) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_who_says_nothing_gets_401_with_what_can_be_said(api: httpx.Client) -> None:
+def test_a_request_without_credentials_gets_401_with_the_accepted_schemes(
+    api: httpx.Client,
+) -> None:
     answer = api.get("/connectors")
     assert (answer.status_code, answer.json()["error_code"]) == (401, 401)
     asked = answer.headers["www-authenticate"]
@@ -200,7 +202,7 @@ def test_a_proxy_that_rewrites_the_host_and_forwards_the_origin_may_change_conne
     assert status == 404  # no such connector, but the call came through
 
 
-def test_a_refused_page_is_told_the_setting_that_lets_it_in(base_url: str) -> None:
+def test_a_refused_origin_gets_the_setting_that_allows_it(base_url: str) -> None:
     headers = {"Origin": "http://ui.example.com", **BEARER}
     status, body = raw_request(base_url, "PUT", "/connectors/n/pause", headers)
     assert status == 403

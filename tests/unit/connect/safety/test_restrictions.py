@@ -130,7 +130,7 @@ def test_with_a_list_of_hosts_no_other_is_called() -> None:
         assert "kafkeep.outbound.hosts" in check_connector({"store.url": url}, told)["store.url"]
 
 
-def test_an_address_in_a_refusal_does_not_tell_its_password() -> None:
+def test_an_address_in_a_refusal_does_not_reveal_its_password() -> None:
     found = check_connector({"store.url": "http://u:hunter22@169.254.169.254/"}, worker())
     assert "hunter22" not in found["store.url"]
 
@@ -195,7 +195,7 @@ def test_overrides_that_name_code_or_nothing_known_are_refused(client: str, name
     assert check_connector({key: "com.example.Evil"}, worker())[key].startswith("refused: ")
 
 
-def test_brokers_of_a_connector_are_looked_at_as_other_addresses() -> None:
+def test_brokers_of_a_connector_are_checked_like_other_addresses() -> None:
     key = "consumer.override.bootstrap.servers"
     assert list(check_connector({key: "kafka:9092,169.254.169.254:80"}, worker())) == [key]
     assert list(check_connector({key: "nonsense"}, worker())) == [key]
@@ -257,12 +257,12 @@ def test_key_stores_lie_in_an_allowed_folder_or_are_the_workers_own(tmp_path: Pa
         ("consumer.override.ssl.truststore.location", "/etc/shadow/${:x}/.."),
     ],
 )
-def test_what_only_looks_like_a_reference_is_looked_at(key: str, text: str) -> None:
+def test_what_only_resembles_a_reference_is_checked(key: str, text: str) -> None:
     assert Providers().resolve({key: text}) == {key: text}
     assert list(check_connector({key: text}, worker())) == [key]
 
 
-def test_a_module_is_looked_at_though_its_password_is_a_reference() -> None:
+def test_a_module_is_checked_though_its_password_is_a_reference() -> None:
     key = "consumer.override.sasl.jaas.config"
     text = JAAS.replace("hunter22", "${env:PASSWORD}")
     assert check_connector({key: text}, worker()) == {}

@@ -176,7 +176,7 @@ def test_hide_leaves_what_is_no_secret() -> None:
     assert hide("orders at http://s3:9000", [PLAIN]) == "orders at http://s3:9000"
 
 
-def test_is_secret_looks_at_addresses_under_any_key() -> None:
+def test_is_secret_checks_addresses_under_any_key() -> None:
     assert is_secret("anything", "amqp://u:p@host")
     assert not is_secret("anything", "http://host/a@b")
 
@@ -264,9 +264,7 @@ def test_a_reference_under_a_plain_key_makes_no_answer_of_a_secret(tmp_path: Pat
         ("archive", "{}://bucket"),
     ],
 )
-def test_a_refused_reference_does_not_tell_what_it_stands_for(
-    key: str, text: str, tmp_path: Path
-) -> None:
+def test_a_refused_reference_does_not_reveal_its_value(key: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "s3").write_text("secret=Hunter-2222\n")
     lines = {
         "bootstrap.servers": "kafka:9092",

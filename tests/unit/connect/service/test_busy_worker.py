@@ -37,7 +37,7 @@ def service(**flags: str) -> Iterator[httpx.Client]:
         ({"topic_tracking_enable": "false"}, 403, 403),
     ],
 )
-def test_topics_are_told_and_forgotten_as_far_as_the_worker_tracks_them(
+def test_active_topics_are_reported_and_reset_as_the_worker_tracks_them(
     flags: dict[str, str], looked: int, reset: int
 ) -> None:
     with service(**flags) as client:

@@ -92,7 +92,7 @@ def test_the_state_is_not_read_for_every_call(follower: Herder, journal: Journal
     assert journal.reads == 2
 
 
-def test_what_the_leader_answers_while_the_state_is_read_is_looked_for_again(
+def test_leader_changes_during_a_state_read_are_read_again(
     follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "meanwhile", follower.expire_state)
@@ -122,7 +122,7 @@ def test_a_probe_does_not_wait_for_the_store(follower: Herder, journal: Journal)
     assert journal.reads == 0
 
 
-def test_one_made_anew_and_paused_is_not_shown_as_the_leader_last_told_of_the_deleted_one(
+def test_a_recreated_paused_connector_is_not_shown_with_the_status_of_the_deleted_one(
     follower: Herder, journal: Journal
 ) -> None:
     paused = Connector(name="one", config={}, target=TargetState.PAUSED, generation=3)

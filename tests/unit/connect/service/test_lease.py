@@ -60,7 +60,7 @@ def test_the_first_worker_leads_and_the_second_sees_its_statuses() -> None:
     assert (leader.url, leader.statuses) == ("http://a:1", (STATUS,))
 
 
-def test_a_leader_whose_beats_go_on_stays_one_and_few_beats_are_kept() -> None:
+def test_a_leader_with_regular_heartbeats_stays_leader_and_few_heartbeats_are_kept() -> None:
     store, clock = MemoryStore(), Clock()
     first, second = lease(store, "a", clock), lease(store, "b", clock)
     for _ in range(40):
@@ -94,7 +94,7 @@ def test_another_takes_over_after_the_timeout_and_never_before_the_leader_has_st
     assert leader.epoch == 2
 
 
-def test_an_overtaken_leader_finds_out_when_it_beats_again() -> None:
+def test_a_replaced_leader_notices_at_its_next_heartbeat() -> None:
     store, stopped, going = MemoryStore(), Clock(), Clock()
     first, second = lease(store, "a", stopped), lease(store, "b", going)
     first.step()
@@ -151,7 +151,7 @@ def test_of_two_that_take_it_at_once_one_leads() -> None:
     assert [first.holds(), second.holds()] == [True, False]
 
 
-def test_a_beat_of_a_newer_kafkeep_is_refused_by_name() -> None:
+def test_a_heartbeat_of_a_newer_kafkeep_is_refused_by_name() -> None:
     store = MemoryStore()
     store.put_new("lease/000000000000.json", b'{"version": 2}')
     with pytest.raises(NewerFormatError, match=r"lease/0+\.json: .*version 2"):

@@ -93,7 +93,7 @@ def test_spark_of_a_service_is_not_niced(
     assert "nice" not in commands[0]
 
 
-def test_a_cluster_that_was_not_there_is_asked_again_and_its_reason_told(
+def test_an_unreachable_cluster_is_tried_again_and_its_reason_reported(
     spark: SharedSpark,
 ) -> None:
     with pytest.raises(TransientError, match="a job: Spark did not start: no master") as caught:

@@ -126,7 +126,7 @@ def test_a_document_with_any_bit_flipped_is_damaged_and_never_of_a_newer_kafkeep
         assert caught.type is DamagedError, body
 
 
-def test_a_document_of_a_newer_kafkeep_is_still_told_from_a_damaged_one() -> None:
+def test_a_document_of_a_newer_kafkeep_is_distinguished_from_a_damaged_one() -> None:
     store = MemoryStore()
     for body in (dump_with_checksum({"version": 9}), dump_document({"version": 9})):
         lie(store, FIRST, body)
@@ -298,7 +298,7 @@ def test_a_damaged_heartbeat_is_waited_out_and_then_the_next_worker_takes_over()
         assert not first.holds()
 
 
-def test_a_leader_whose_heartbeat_was_damaged_goes_on_and_is_not_overtaken() -> None:
+def test_a_leader_whose_heartbeat_was_damaged_continues_and_is_not_overtaken() -> None:
     store, clock = MemoryStore(), Clock()
     first, second = lease(store, "a", clock), lease(store, "b", clock)
     for round_number in range(12):
@@ -314,7 +314,7 @@ def test_a_leader_whose_heartbeat_was_damaged_goes_on_and_is_not_overtaken() -> 
     assert leader.worker_id == "a"
 
 
-def test_a_heartbeat_that_came_damaged_once_tells_who_leads() -> None:
+def test_a_heartbeat_read_damaged_once_still_names_the_leader() -> None:
     store, clock = WrongAnswers(), Clock()
     first, second = lease(store, "a", clock), lease(store, "b", clock)
     first.step()

@@ -251,7 +251,7 @@ def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
 
 
 @pytest.mark.parametrize("secret", ["of-a-converter", "of-the-brokers"])
-def test_a_trace_tells_no_secret_of_the_worker(supervisor: Supervisor, secret: str) -> None:
+def test_a_trace_reveals_no_secret_of_the_worker(supervisor: Supervisor, secret: str) -> None:
     jaas = 'org.example.Login required password="of-the-brokers";'
     supervisor._context_for = lambda _: replace(
         JOB_CONTEXT,
@@ -269,7 +269,7 @@ def test_a_trace_tells_no_secret_of_the_worker(supervisor: Supervisor, secret: s
     assert "no way with ******" in (supervisor.status(one).trace or "")
 
 
-def test_a_connector_made_anew_has_nothing_of_the_one_deleted_before_it(
+def test_a_recreated_connector_has_nothing_of_the_deleted_one(
     supervisor: Supervisor,
 ) -> None:
     Job.may_end.clear()

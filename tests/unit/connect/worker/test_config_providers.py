@@ -82,7 +82,7 @@ def test_values_without_references_stay_as_they_are() -> None:
     assert Providers.from_worker({}, {}).resolve(config) == config
 
 
-def test_a_value_that_looks_like_a_reference_is_not_looked_up_again() -> None:
+def test_a_resolved_value_that_resembles_a_reference_is_not_resolved_again() -> None:
     environ = {"A": "${env:B}", "B": "secret"}
     assert resolve("${env:A}", worker(env=".*"), environ) == "${env:B}"
 
@@ -147,7 +147,7 @@ def test_a_folders_key_is_the_name_of_a_file(secrets: Path, key: str) -> None:
     assert "name of a file" in refusal(f"${{dir:{secrets}:{key}}}", worker(dir=str(secrets)))
 
 
-def test_what_is_not_there_or_no_plain_file_is_told(secrets: Path) -> None:
+def test_what_is_missing_or_not_a_plain_file_is_reported(secrets: Path) -> None:
     os.mkfifo(secrets / "pipe")
     (secrets / "large").write_bytes(b"a" * ((1 << 20) + 1))
     (secrets / "odd").write_bytes(b"\xff\xfe")
@@ -173,7 +173,7 @@ def test_a_variable_that_is_not_set_or_has_a_path_is_refused() -> None:
     assert "no path" in refusal("${env:/a:S3_KEY}", worker(env=".*"), {"S3_KEY": "a"})
 
 
-def test_every_wrong_key_is_told_at_once_without_any_value(secrets: Path) -> None:
+def test_all_wrong_keys_are_reported_together_without_values(secrets: Path) -> None:
     providers = Providers.from_worker(worker(file=str(secrets)), {"X": "hunter22"})
     with pytest.raises(ConfigErrors) as caught:
         providers.resolve({"a": "${env:X}", "b": "${dir:/etc:passwd}", "c": "fine"})

@@ -179,7 +179,7 @@ def test_listeners_that_cannot_be_had_are_refused(listener: str) -> None:
         ({"rest.host.name": ""}, "rest.host.name"),
     ],
 )
-def test_the_api_is_not_open_to_others_unless_told(flags: dict[str, str], key: str) -> None:
+def test_the_api_is_not_open_to_others_unless_configured(flags: dict[str, str], key: str) -> None:
     assert key in wrong(flags)
     assert load({**flags, "kafkeep.rest.insecure": "true"}).security.insecure
 
@@ -269,7 +269,7 @@ def test_a_masking_that_there_is_not_is_refused() -> None:
     assert list(wrong({"kafkeep.rest.mask.secrets": "sometimes"})) == ["kafkeep.rest.mask.secrets"]
 
 
-def test_a_users_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_of_users_is_reported() -> None:
     assert (
         "cannot read" in wrong({"kafkeep.rest.users.file": "/nowhere"})["kafkeep.rest.users.file"]
     )
@@ -410,7 +410,7 @@ def test_values_that_cannot_be_had_are_refused_by_their_key(flags: dict[str, str
     assert next(iter(wrong(flags))).startswith(next(iter(flags)))
 
 
-def test_every_error_is_told_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     assert set(wrong({"rest.port": "x", "group.id": "/", "bootstrap.servers": "y"})) == {
         "rest.port",
         "group.id",
@@ -455,7 +455,7 @@ def test_spark_settings_are_passed_on() -> None:
     assert load({"spark.master": "local[2]"}).spark == {"spark.master": "local[2]"}
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         WorkerOptions.load(tmp_path / "none", {})
     (tmp_path / "bad").write_text("a=\\u12")
@@ -463,7 +463,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         WorkerOptions.load(tmp_path / "bad", {})
 
 
-def test_no_key_is_said_twice_and_each_has_a_sentence() -> None:
+def test_no_key_is_documented_twice_and_each_has_a_sentence() -> None:
     options = [one for groups in GROUPS.values() for group in groups for one in iter_options(group)]
     names = [one.name for one in options] + [one.name for one in (*KEYS, *UNDER)]
     assert [name for name, count in Counter(names).items() if count > 1] == []

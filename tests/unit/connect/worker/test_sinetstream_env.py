@@ -168,14 +168,14 @@ def test_a_busy_service_is_asked_again(service, env_file) -> None:
     assert "created" in register(service, env_file).stdout
 
 
-def test_a_refusal_is_told_with_its_reason(service, env_file) -> None:
+def test_a_refusal_is_reported_with_its_reason(service, env_file) -> None:
     service.refuse = [(400, {"error_code": 400, "message": "flush.size is wrong"})]
     result = register(service, env_file)
     assert isinstance(result.exception, KafkeepError)
     assert "400: flush.size is wrong" in result.exception.message
 
 
-def test_who_calls_is_told_by_variables(service, env_file) -> None:
+def test_the_caller_is_identified_by_variables(service, env_file) -> None:
     register(service, env_file, KAFKEEP_REST_TOKEN="abc")
     assert service.seen[0]["Authorization"] == "Bearer abc"
     service.connectors.clear()
@@ -186,7 +186,7 @@ def test_who_calls_is_told_by_variables(service, env_file) -> None:
     assert isinstance(register(service, env_file).exception, AccessDeniedError)
 
 
-def test_a_service_that_does_not_answer_is_told(env_file) -> None:
+def test_a_service_that_does_not_answer_is_reported(env_file) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Connect)
     server.server_close()
     result = register(server, env_file)
@@ -238,7 +238,7 @@ def test_a_dry_run_prints_the_connectors_and_asks_nobody(env_file) -> None:
     ]
 
 
-def test_an_env_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_env_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         apply_env_file(tmp_path / "none", {})
 
@@ -263,7 +263,7 @@ def test_lines_are_read_as_compose_reads_them(line: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["A", "1A=b", "A='b", 'A="b" c', "A=${B}", 'A="$B"'])
-def test_lines_that_cannot_be_read_are_told_by_their_number(line: str) -> None:
+def test_unreadable_lines_are_reported_by_number(line: str) -> None:
     with pytest.raises(UsageError, match="line 2"):
         parse_env(f"# first\n{line}\n")
 

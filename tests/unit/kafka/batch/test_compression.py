@@ -30,7 +30,7 @@ def test_limit_is_exact(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_cut_or_foreign_bytes_are_damage_or_shorter(codec: Codec) -> None:
+def test_truncated_or_unrelated_bytes_are_damage_or_shorter(codec: Codec) -> None:
     packed = bytes(compress(codec, TEXT))
     for bad in (packed[: len(packed) // 2], b"not compressed at all", b"\xff" * 50):
         try:

@@ -30,7 +30,7 @@ def _step(coroutine: Any) -> bool:
     return False
 
 
-def test_turns_are_given_in_order_of_asking() -> None:
+def test_permits_are_granted_in_the_order_of_requests() -> None:
     turns = FairSemaphore(2)
     asked = [turns.take() for _ in range(4)]
     assert [_step(one) for one in asked] == [True, True, False, False]

@@ -213,7 +213,7 @@ def test_names_end_with_the_extension_and_the_compression(
         ("t+0+0000000000.txt", None),
     ],
 )
-def test_the_name_of_an_object_tells_its_format(name: str, found: Any) -> None:
+def test_the_name_of_an_object_determines_its_format(name: str, found: Any) -> None:
     assert format_of_extension(name) == found
 
 

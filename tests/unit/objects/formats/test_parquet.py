@@ -270,7 +270,7 @@ def test_keys_and_headers_are_wrapped_as_connect_does_and_only_once() -> None:
 
 
 @pytest.mark.parametrize("member", [INT, INT.as_optional()])
-def test_null_rows_are_told_from_rows_of_nulls(member: Schema) -> None:
+def test_null_rows_are_distinguished_from_rows_of_nulls(member: Schema) -> None:
     schema = Schema(
         kind=Kind.STRUCT,
         name="T",
@@ -334,7 +334,7 @@ def test_damage_is_named_or_makes_other_values_of_the_schema_in_the_file(
         assert [row for piece in pieces for row in piece.array.to_pylist()] == ROWS
 
 
-def test_a_foreign_file_is_read_by_its_columns() -> None:
+def test_a_file_of_another_writer_is_read_by_its_columns() -> None:
     sink = io.BytesIO()
     rows = [{"a": 1, "b": ["x"], "c": {"d": 1.5}}, {"a": None, "b": [], "c": None}]
     pq.write_table(pa.Table.from_pylist(rows), sink)

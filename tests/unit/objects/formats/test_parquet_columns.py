@@ -62,7 +62,7 @@ def test_a_decimal_of_too_many_digits_is_refused(precision: int | None, digits: 
         write(decimals(precision, two_complement(10**digits, 33)))
 
 
-def test_bounds_of_decimals_are_not_told_for_readers_order_them_as_numbers() -> None:
+def test_decimals_get_no_bounds_because_readers_order_them_as_numbers() -> None:
     group = pq.ParquetFile(io.BytesIO(write(decimals(10, b"\xff", b"\x01")))).metadata.row_group(0)
     assert not group.column(0).is_stats_set or not group.column(0).statistics.has_min_max
 

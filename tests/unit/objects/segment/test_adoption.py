@@ -57,7 +57,7 @@ def offsets(store: MemoryStore, entries: list[Entry]) -> list[int]:
     ]
 
 
-def test_nobody_looks_at_names_that_are_free(store: CountingStore) -> None:
+def test_free_names_are_not_requested(store: CountingStore) -> None:
     assert offsets(store, run(store)) == list(range(10))
     assert store.looks == 0
 
@@ -75,7 +75,7 @@ def test_objects_of_a_dead_attempt_are_adopted_and_the_rest_is_written(
     assert store.looks == 5
 
 
-def test_a_foreign_object_is_left_alone_and_written_beside(store: CountingStore) -> None:
+def test_an_object_of_another_writer_is_left_alone_and_written_beside(store: CountingStore) -> None:
     names = [entry.key for entry in run(CountingStore(uuid.uuid4().hex))]
     store.put_new(names[3], b"somebody's")
     entries = run(store)

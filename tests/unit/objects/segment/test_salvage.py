@@ -50,7 +50,7 @@ def check(data: bytes, entry: Entry) -> list[OffsetRange]:
 
 
 @pytest.mark.parametrize("counts", [None, OffsetRange(104, 243)])
-def test_a_flipped_byte_costs_its_frame_or_where_nobody_can_tell_the_object(
+def test_a_flipped_byte_costs_its_frame_or_else_the_object(
     counts: OffsetRange | None,
 ) -> None:
     data, entry = written(counts)

@@ -67,7 +67,7 @@ def send(topic: Topic, letters: DeadLetterQueue, *, with_context: bool = True) -
     )
 
 
-def test_letters_say_where_they_came_from_and_keep_the_record() -> None:
+def test_dead_letters_name_their_source_and_keep_the_record() -> None:
     topic = Topic()
     send(topic, made(letter(7), end=8))
     [found] = topic.letters
@@ -87,7 +87,7 @@ def test_without_context_a_letter_is_the_record_as_it_was() -> None:
     assert [h["key"] for h in topic.letters[0]["headers"]] == [b"own"]
 
 
-def test_letters_of_records_that_are_read_again_wait() -> None:
+def test_dead_letters_of_records_that_are_read_again_wait() -> None:
     found = made(letter(1), letter(9), letter(4), end=5)
     assert [one.record.offset for one in found] == [1, 4]
     assert (len(found), found.is_waiting) == (2, True)
@@ -114,7 +114,7 @@ def test_other_refusals_may_pass() -> None:
         send(Topic(error_code=19), made(letter(1), end=2))
 
 
-def test_many_letters_lie_on_disk_and_all_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_dead_letters_spill_to_disk_and_all_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letters_module, "MEMORY_BYTES", 5_000)
     found = made(*(letter(n) for n in range(1000)), end=1000)
     assert len(found._newest) < 50 and len(found._spilled) > 10
@@ -123,14 +123,14 @@ def test_many_letters_lie_on_disk_and_all_arrive(monkeypatch: pytest.MonkeyPatch
     assert [int(one["value"].split(b"x")[0]) for one in topic.letters] == list(range(1000))
 
 
-def test_letters_that_nobody_gets_are_counted_and_not_kept() -> None:
+def test_dead_letters_without_a_topic_are_counted_and_dropped() -> None:
     found = made(*(letter(n) for n in range(1000)), end=900, are_sent=False)
     assert len(found) == 900
     assert list(found) == []
     assert [one.record.offset for one in found.first[:3]] == [0, 1, 2]
 
 
-def test_a_complaint_tells_time_and_sizes_when_asked_and_never_the_content() -> None:
+def test_a_logged_error_has_time_and_sizes_when_asked_and_never_the_content() -> None:
     said = letter(7).describe(SOURCE, details=False)
     assert said == "orders-3 offset 7: VALUE_CONVERTER: it ends too early"
     more = letter(7).describe(SOURCE, details=True)

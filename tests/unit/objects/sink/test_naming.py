@@ -180,7 +180,7 @@ def test_the_name_of_a_schema_is_judged_too(name: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["raw", "percent"])
 @pytest.mark.parametrize("letter", ["\u3000", "\xa0", "\u200d", "\xad", "\u200f", "\ue000"])
-def test_letters_that_leave_no_mark_are_part_of_names(letter: str, encoding: str) -> None:
+def test_invisible_characters_are_part_of_names(letter: str, encoding: str) -> None:
     options = {**fields(1), "partition.path.encoding": encoding}
     written = Written([record(0, f"a{letter}b")], options)
     assert [entry.key for entry in written.entries] == [
@@ -206,7 +206,7 @@ def test_a_tombstone_is_judged_by_the_folder_it_goes_to() -> None:
     ]
 
 
-def test_what_passed_fits_with_the_longest_offset_and_beside_every_foreign_object() -> None:
+def test_an_accepted_name_fits_with_the_longest_offset_and_a_numbered_suffix() -> None:
     """At the very edge: the last path that passes has an object with the longest name there is."""
     at = 2**63 - 2
     options = {**fields(1), **RAW, "store.kafka.headers": "true", "headers.format.class": "json"}

@@ -48,7 +48,7 @@ def test_any_number_of_files_is_open_without_a_limit() -> None:
     assert closed([*range(9)], "-1") == closed([*range(9)], None) == set()
 
 
-def test_a_limit_is_looked_at_before_files_are_full() -> None:
+def test_a_limit_is_checked_before_files_are_full() -> None:
     """Only reading tells which directories records go to."""
     options = SinkOptions.parse({**BY_FIELD, "partitioner.max.open.files": "2"})
     timing = SinkTiming(options=options, follow=True, keeps_tail=True, age_ms=60_000)

@@ -46,7 +46,7 @@ def test_the_first_expression_that_fits_a_whole_key_gives_the_topic() -> None:
         ("topics/a.avro", "does not end as json"),
     ],
 )
-def test_what_is_left_out_is_told(key: str, why: str) -> None:
+def test_what_is_left_out_is_reported(key: str, why: str) -> None:
     told = options("t:topics/a.*", format_class="io.confluent.connect.s3.format.json.JsonFormat")
     found = Names(told).parse(key)
     assert isinstance(found, str) and why in found
@@ -59,7 +59,7 @@ def test_a_list_that_is_none_is_refused(regexes: str) -> None:
     assert list(caught.value.by_key) == ["topic.regex.list"]
 
 
-def test_counted_objects_stand_one_after_the_other_and_go_on_after_those_before() -> None:
+def test_counted_objects_follow_one_another_and_those_before() -> None:
     told = options("t:.*")
     keys = {"topics/a/1.json": 3, "topics/a/2.json": 0, "topics/a/3.json": 2, "topics/b/1.json": 1}
     scanned = [Scanned(name(key, told), 10, rows, "x") for key, rows in keys.items()]

@@ -116,7 +116,7 @@ def test_what_the_sink_changed_comes_back_as_it_stands(case: GoldenCase) -> None
 
 
 @pytest.mark.parametrize("case", [load_case(n) for n in REFUSED], ids=_ids)
-def test_objects_that_do_not_tell_records_apart_are_named(case: GoldenCase) -> None:
+def test_objects_that_do_not_separate_records_are_named(case: GoldenCase) -> None:
     back = read_case(case)
     problems = back.view.grouped.problems
     assert problems and all(REFUSED[case.number] in why for _, why in problems)
@@ -165,7 +165,7 @@ def test_times_come_back_from_the_field_they_were_inserted_into() -> None:
     assert sum(map(len, rows.values())) == 40
 
 
-def test_repeated_records_are_said() -> None:
+def test_repeated_records_are_reported() -> None:
     back = read_case(load_case("50"))
     assert [key.rpartition("+")[2] for key in back.view.grouped.repeats] == ["0000000001.json"]
 

@@ -46,7 +46,7 @@ def values(texts: Mapping[str, str], objects: Mapping[str, bytes]) -> list[int]:
 
 
 class TestNames:
-    def test_tells_topic_partition_offset_and_what_it_holds(self) -> None:
+    def test_reports_topic_partition_offset_and_what_it_holds(self) -> None:
         name = names().parse("topics/or.ders/a=1/b=2/or.ders+12+0000000345.keys.json.gz")
         assert isinstance(name, UnloggedName)
         assert (name.topic, name.partition, name.start) == ("or.ders", 12, 345)
@@ -65,7 +65,7 @@ class TestNames:
             (".json", FormatKind.JSON),
         ],
     )
-    def test_tells_the_format_by_the_end(self, end: str, kind: FormatKind) -> None:
+    def test_the_extension_determines_the_format(self, end: str, kind: FormatKind) -> None:
         name = names().parse(f"topics/t/partition=0/t+0+0000000000{end}")
         assert isinstance(name, UnloggedName) and name.format is kind
 
@@ -96,7 +96,7 @@ class TestNames:
     def test_what_is_kafkeeps_own_is_passed_over(self) -> None:
         assert names(topics_dir="").parse("_kafkeep/restores/x/000000.json") is None
 
-    def test_tombstones_are_told_by_their_folder(self) -> None:
+    def test_tombstones_are_recognised_by_their_folder(self) -> None:
         name = names(tombstone_encoded_partition="gone").parse(
             "topics/t/gone/t+0+0000000004.keys.json"
         )
@@ -185,7 +185,7 @@ class TestWhatRecordsBecome:
         "topics/t/partition=0/t+0+0000000000.json": b'{"id":"a","ts":5,"n":1}\n{"id":"b","n":2}\n'
     }
 
-    def test_texts_come_back_as_they_are_unless_told(self) -> None:
+    def test_texts_come_back_unchanged_unless_configured(self) -> None:
         rows = read_back(self.OBJECTS, {}).rows["t", 0]
         assert [row["value"] for row in rows] == [b'{"id":"a","ts":5,"n":1}', b'{"id":"b","n":2}']
         assert [(row["key"], row["timestamp"]) for row in rows] == [(None, -1), (None, -1)]
@@ -272,7 +272,7 @@ class TestOptions:
 
 
 class TestWhatIsThere:
-    def test_a_topic_that_is_mistyped_is_told_from_a_bucket_that_is_empty(self) -> None:
+    def test_a_topic_that_is_mistyped_is_distinguished_from_a_bucket_that_is_empty(self) -> None:
         store = store_of({"topics/t/partition=0/t+0+0000000000.json": lines(1)})
         with pytest.raises(UsageError, match="is of a topic that is asked for") as mistyped:
             find_objects(store, UnloggedOptions(), {"tt"}.__contains__)

@@ -340,7 +340,7 @@ def test_hoisting_wraps_tombstones_of_required_values_without_their_schema() -> 
     ]
 
 
-def test_defaults_take_the_place_of_nulls_unless_told_otherwise() -> None:
+def test_defaults_take_the_place_of_nulls_unless_configured_otherwise() -> None:
     items = Schema(kind=Kind.INT32)
     listed = Schema(kind=Kind.ARRAY, items=items, optional=True, default=(1, 2))
     number = Schema(kind=Kind.INT32, optional=True, default=7)

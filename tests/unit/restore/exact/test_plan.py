@@ -42,7 +42,7 @@ def said(until_ms: int | None, fill_holes: str = "auto") -> list[tuple[str, str]
     return [(check.verdict.value, check.what) for check in check_exact(plan, options)]
 
 
-def test_holes_that_times_may_leave_are_told_with_the_time_they_would_take() -> None:
+def test_holes_that_a_time_range_may_leave_are_reported_with_their_duration() -> None:
     assert [verdict for verdict, _ in said(None)] == ["pass"]
     found = said(500)
     assert [verdict for verdict, _ in found] == ["pass", "warn"]

@@ -100,7 +100,7 @@ def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -
     assert places.follower(OPEN, topics=(("a", "new-a"),))._is_begun()
 
 
-def test_a_round_tells_its_progress_to_whoever_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follow_cycle_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(job: RestoreJob, *_given: Any) -> Any:
         job.on_progress(3, 9)
 

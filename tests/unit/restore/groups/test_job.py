@@ -87,7 +87,7 @@ def test_groups_that_were_noted_and_not_moved_are_moved_by_the_next_run(
     assert job.has_moved() and committed == [{("t", 0): 4}]
 
 
-def test_that_there_is_no_group_to_move_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_group_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_job, "active_groups", lambda *_: [])
     [told] = job_on("archived").checks(GroupPlan())
     assert (told.verdict, told.subject) == (
@@ -151,7 +151,7 @@ def test_topics_of_the_archive_and_of_the_restore_are_known(
     ],
     ids=["somebody else's", "not what the options say", "cut off"],
 )
-def test_topics_where_nobody_can_tell_are_refused(
+def test_topics_with_unknown_offsets_are_refused(
     topic_id: str, routing: Routing, phase: Phase | None, why: str
 ) -> None:
     with pytest.raises(PreflightError, match=why):

@@ -45,7 +45,7 @@ def planned(
 MERGED = RestoreOptions(partition_map=((0, 0), (1, 0)))
 
 
-def test_a_group_that_has_read_a_beginning_goes_on_behind_it(store: MemoryStore) -> None:
+def test_a_group_that_has_read_a_beginning_continues_after_it(store: MemoryStore) -> None:
     groups = {
         "none": {0: 0, 1: 0},
         "some": {0: 7, 1: 7},
