@@ -52,11 +52,15 @@ def registry_url(services: DevStatus) -> str:
     return services.registry.url
 
 
+# How soon a dead broker is replaced: by default after 9 s, for which tests would only wait.
+NOTICE_DEAD_BROKERS = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+
+
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
     """Three brokers of a file's own, to be killed."""
     folder = tmp_path_factory.mktemp("three")
     try:
-        yield start(DevOptions(folder=folder, brokers=3))
+        yield start(DevOptions(folder=folder, brokers=3, broker_properties=NOTICE_DEAD_BROKERS))
     finally:
         stop(folder)
