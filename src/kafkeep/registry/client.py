@@ -16,7 +16,7 @@ from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
 from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.redact import remember
-from kafkeep.retry import REGISTRY
+from kafkeep.retry import REGISTRY, RetryPolicy
 
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _IMPORT_TIMEOUT_S = 300.0
@@ -40,7 +40,9 @@ class Registry:
         ca_file: str | None = None,
         timeout_s: float = 10.0,
         cache_size: int = 1000,
+        retry: RetryPolicy = REGISTRY,
     ) -> None:
+        self._retry = retry
         self._headers = {"Accept": f"{_CONTENT}, application/json"}
         self._urls: list[str] = []
         for url in urls:
@@ -184,8 +186,8 @@ class Registry:
     def _attempts(self) -> Iterator[str]:
         """Yield each address once, and then again with growing delays."""
         yield from self._urls
-        for attempt in range(len(self._urls), REGISTRY.attempts or 0):
-            time.sleep(REGISTRY.wait_s(1 + attempt - len(self._urls)))
+        for attempt in range(len(self._urls), self._retry.attempts or 0):
+            time.sleep(self._retry.wait_s(1 + attempt - len(self._urls)))
             yield self._urls[attempt % len(self._urls)]
 
 
@@ -224,6 +226,13 @@ def _error_message(body: bytes) -> str:
 @cache
 def open_registry(settings: RegistrySettings) -> Registry:
     """Return the client of this process for these settings."""
+    return make_registry(settings)
+
+
+def make_registry(
+    settings: RegistrySettings, *, timeout_s: float = 10.0, retry: RetryPolicy = REGISTRY
+) -> Registry:
+    """Return a client of its own, for a caller who waits shorter or retries less."""
     user_info = settings.basic_auth_user_info or settings.old_basic_auth_user_info
     name, _, password = (user_info or "").partition(":")
     return Registry(
@@ -232,6 +241,8 @@ def open_registry(settings: RegistrySettings) -> Registry:
         token=settings.bearer_token,
         ca_file=settings.truststore,
         cache_size=settings.cache_size,
+        timeout_s=timeout_s,
+        retry=retry,
     )
 
 

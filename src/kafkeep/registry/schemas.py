@@ -51,9 +51,7 @@ class RegistryReader:
         Changes during the call may or may not be included. Every schema that existed before the
         call is included unless it is deleted. Raise UsageError if it is not a registry.
         """
-        if self._apicurio is None:
-            self._apicurio = apicurio.is_apicurio(self._registry)
-        names = self._subjects()
+        names = self.subject_names()
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as pool:
             found = list(pool.map(self._subject, names))
         schemas = {id: schema for _, read in found for id, schema in read.items()}
@@ -64,7 +62,24 @@ class RegistryReader:
         }
         for key in self._known.keys() - _keys(subjects):
             del self._known[key]
-        return SchemaSet(subjects, schemas, self._compatibility(""))
+        return SchemaSet(subjects, schemas, self.compatibility(""))
+
+    def subject_names(self) -> list[str]:
+        """Return the names of all subjects, deleted ones too. Sends one or two requests."""
+        self._is_apicurio()
+        return self._subjects()
+
+    def _is_apicurio(self) -> bool:
+        if self._apicurio is None:
+            self._apicurio = apicurio.is_apicurio(self._registry)
+        return self._apicurio
+
+    def version_numbers(self, subject: str) -> dict[int, bool]:
+        """Return the versions of a subject, and whether each is deleted."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        every = sorted(self._registry.ask("GET", f"{path}?deleted=true") or [])
+        active = set(self._registry.ask("GET", path) or []) if every else set()
+        return {number: number not in active for number in every}
 
     def _subjects(self) -> list[str]:
         listed = self._registry.ask("GET", "/subjects?deleted=true")
@@ -88,27 +103,30 @@ class RegistryReader:
         return sorted(set(names))
 
     def _subject(self, name: str) -> tuple[RegistrySubject, dict[int, RegisteredSchema]]:
-        path = f"/subjects/{quote(name, safe='')}/versions"
-        every = sorted(self._registry.ask("GET", f"{path}?deleted=true") or [])
-        active = set(self._registry.ask("GET", path) or []) if every else set()
+        every = self.version_numbers(name)
+        newest = max(every, default=0)
         versions, schemas, unread = [], {}, 0
-        for number in every:
-            found = self._version(name, number, fresh=number == every[-1])
+        for number, deleted in every.items():
+            found = self.version(name, number, fresh=number == newest)
             if found is None:
                 unread += 1
                 continue
             id, schema = found
             schemas[id] = schema
-            versions.append(SchemaVersion(number, id, number not in active))
+            versions.append(SchemaVersion(number, id, deleted))
         if unread:
             logger.warning(
                 "%s: %d versions are listed, but cannot be read: they are left out", name, unread
             )
-        return RegistrySubject(tuple(versions), self._compatibility(name)), schemas
+        return RegistrySubject(tuple(versions), self.compatibility(name)), schemas
 
-    def _version(
+    def version(
         self, name: str, number: int, *, fresh: bool
     ) -> tuple[int, RegisteredSchema] | None:
+        """Return the id and the schema of a version; None when there is none.
+
+        ``fresh`` reads it again although it is known: for the last version of a subject.
+        """
         key = name, number
         if fresh or key not in self._known:
             path = f"/subjects/{quote(name, safe='')}/versions/{number}?deleted=true"
@@ -118,11 +136,12 @@ class RegistryReader:
             self._known[key] = _parse(answer, name)
         return self._known[key]
 
-    def _compatibility(self, subject: str) -> str | None:
+    def compatibility(self, subject: str) -> str | None:
+        """Return the level of a subject, or of the registry for an empty name."""
         path = f"/config/{quote(subject, safe='')}" if subject else "/config"
         answer = self._registry.ask("GET", path)
         level = (answer or {}).get("compatibilityLevel")
-        if subject and self._apicurio and level == NONE:
+        if subject and level == NONE and self._is_apicurio():
             return None  # Apicurio also returns NONE for a subject without its own level
         return level
 

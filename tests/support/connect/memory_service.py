@@ -10,6 +10,8 @@ from tests.support.connect.memory_cluster import MemoryCluster
 
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.catalog import Catalog
+from kafkeep.connect.catalog.registries import RegistryPlace
+from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -56,7 +58,13 @@ class MemoryService:
         self.ready = True
         self.cluster = MemoryCluster()
         self.places: list[ArchivePlace] = []
-        self.catalog = Catalog(cluster=self.cluster, archives=Archives(lambda: self.places))
+        self.registries: list[RegistryPlace] = []
+        archives = Archives(lambda: self.places)
+        self.catalog = Catalog(
+            cluster=self.cluster,
+            archives=archives,
+            schemas=SchemaCatalog(lambda: self.registries, archives),
+        )
 
     def root(self) -> Json:
         return {"version": "4.1.0", "commit": "0123456789abcdef", "kafka_cluster_id": "c"}

@@ -144,7 +144,7 @@ def test_settings_and_groups_are_shown_with_what_differs(
     assert "<code>1000</code>" in settings
     assert "differs" in settings
     groups = browser.get("/ui/topics/orders/groups")
-    assert "/ui/groups/%3Cscript%3E" in groups
+    assert "/ui/groups/~" in groups
     assert "0: 33" in groups
     assert '<td data-label="Lag" class="number">7</td>' in groups
     assert "1 group: secret" in groups

@@ -10,6 +10,7 @@ from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.commit_history import CommitHistory
 from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.catalog.left_overs import LeftOverFinder
+from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.catalog.topics import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
@@ -24,6 +25,7 @@ class Catalog:
 
     cluster: LiveCluster
     archives: Archives
+    schemas: SchemaCatalog
     topics: TopicCatalog = field(init=False)
     commits: CommitHistory = field(default_factory=CommitHistory)
     left_overs: LeftOverFinder = field(init=False)

@@ -16,6 +16,8 @@ from typing import ParamSpec, TypeVar
 from kafkeep.connect.catalog.archives import FRESH_S, ArchiveLog, Archives
 from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.registries import registry_places
+from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals
@@ -92,9 +94,11 @@ class Herder:
         self._settings = settings or WorkerSettings(version=VERSION)
         self._growth = ArchiveGrowth()
         self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
+        archives = Archives(archive_places(self._resolved, context_for))
         self.catalog = Catalog(
             cluster=LiveCluster(kafka),
-            archives=Archives(archive_places(self._resolved, context_for)),
+            archives=archives,
+            schemas=SchemaCatalog(registry_places(self._resolved, context_for), archives),
         )
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()

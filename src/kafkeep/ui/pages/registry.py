@@ -14,6 +14,7 @@ from kafkeep.ui.pages import (
     connectors,
     groups,
     overview,
+    schemas,
     settings,
     topics,
 )
@@ -28,6 +29,7 @@ _PAGES: tuple[Any, ...] = (
     groups,
     archive,
     archive_contents,
+    schemas,
     settings,
 )
 """Each has ``ROUTES``, and may have ``NAV``, ``LIVE`` and ``MESSAGES``."""
