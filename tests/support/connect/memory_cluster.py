@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from tests.support.fake_kafka import FakeFetchWire, FakeLog
@@ -77,6 +78,18 @@ class MemoryAdmin:
     """The requests that the catalog makes."""
 
     cluster: MemoryCluster
+
+    @property
+    def routes(self) -> Any:
+        return SimpleNamespace(link=None)
+
+    @property
+    def wire(self) -> MemoryAdmin:
+        return self
+
+    def call(self, *_: Any) -> list[Any]:
+        """Answer a request for groups: there are none."""
+        return []
 
     def offsets(
         self, partitions: Collection[tuple[str, int]], spec: OffsetSpec
