@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from kafkeep.archive.checkpoint import LoadedLog, find_newest, load_log, load_remaining, load_rows
@@ -198,12 +198,12 @@ __all__ = [
 ]
 
 
-def list_logs(store: ObjectStore) -> list[str]:
-    """Return the names of the archive's logs, sorted; costs one small listing for each.
+def list_logs(store: ObjectStore, known: Collection[str] = ()) -> list[str]:
+    """Return the names of the archive's logs, sorted; costs a listing for each not in ``known``.
 
     A log whose commits were all removed is included if a checkpoint proves that it had any.
     """
-    return [name for name in store.folders(ROOT) if _is_log(store, name)]
+    return [name for name in store.folders(ROOT) if name in known or _is_log(store, name)]
 
 
 def load_view(

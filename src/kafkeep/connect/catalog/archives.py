@@ -17,6 +17,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import apply_stored, iter_stored_commits
 from kafkeep.archive.view import ArchiveView, list_logs
 from kafkeep.connect.catalog.entry_index import EntryIndexes, index_of
+from kafkeep.connect.catalog.log_watch import LogId, LogWatch
 from kafkeep.connect.model import RestError
 from kafkeep.errors import DamagedError
 from kafkeep.options.storage import StorageOptions
@@ -24,6 +25,8 @@ from kafkeep.store.open import open_store
 
 FRESH_S = 1.0
 """A log that was read less than this ago is not looked at again."""
+_WATCHED_S = 5.0
+"""The same while a thread looks at the logs in use."""
 _LOGS_KEPT = 50
 RELOAD_EVERY = 200
 """After this many commits, a log is loaded anew: there may be a newer checkpoint to begin from."""
@@ -81,16 +84,26 @@ class Archives:
         places: Callable[[], Iterable[ArchivePlace]],
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        is_watching: bool = False,
     ) -> None:
-        """Create it; ``places`` returns the archives of the connectors that exist now."""
+        """Create it; ``places`` returns the archives of the connectors that exist now.
+
+        With ``is_watching``, a thread reads the logs on that pages show, so that pages need not.
+        """
         self._places = places
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._stores: dict[tuple[str, StorageOptions | None], ObjectStore] = {}
-        self._logs: dict[tuple[str, str], _Kept] = {}
+        self._logs: dict[LogId, _Kept] = {}
         self._names: dict[str, tuple[float, Sequence[str]]] = {}
-        self._loading: dict[tuple[str, str], threading.Lock] = {}
+        self._loading: dict[LogId, threading.Lock] = {}
         self._indexes = EntryIndexes()
+        self._watch = LogWatch(self._look) if is_watching else None
+
+    def close(self) -> None:
+        """End the thread that looks at logs."""
+        if self._watch is not None:
+            self._watch.close()
 
     def places(self) -> list[ArchivePlace]:
         """Return the archives, sorted by address."""
@@ -117,33 +130,61 @@ class Archives:
         """Return the names of an archive's logs, sorted; NoSuchArchiveError when there is none."""
         now = self._monotonic()
         known = self._names.get(place.id)
-        if known is not None and now - known[0] < FRESH_S:
+        if known is not None and now - known[0] < self._fresh_s():
             return known[1]
-        names = list_logs(self.store(place))
+        names = list_logs(self.store(place), known=known[1] if known is not None else ())
         self._names[place.id] = now, names
         return names
 
-    def log(self, place: ArchivePlace, name: str, *, max_age_s: float = FRESH_S) -> ArchiveLog:
+    def log(self, place: ArchivePlace, name: str, *, max_age_s: float | None = None) -> ArchiveLog:
         """Return a log at its newest commit; 404 when there is none of that name.
 
         What was looked at less than ``max_age_s`` ago is not looked at again.
         """
         id = place.id, name
+        max_age_s = self._fresh_s() if max_age_s is None else max_age_s
+        if self._watch is not None:
+            self._watch.use(id)
+        kept = self._fresh(id, place, max_age_s)
+        if kept is not None:
+            return kept
         with self._lock:
             loading = self._loading.setdefault(id, threading.Lock())
         with loading:  # so that pages that arrive together read it once
-            kept = self._logs.get(id)
-            now = self._monotonic()
-            if kept is not None and now - kept.looked_at < max_age_s:
-                return kept.log
-            known = None
-            if kept is not None and kept.log.place.reached == place.reached:
-                known = _read_on(
-                    kept.log if kept.log.place == place else replace(kept.log, place=place)
-                )
-            kept = _Kept(known or self._load(place, self.store(place), name), now)
-            self._keep(id, kept)
-            return kept.log
+            return self._fresh(id, place, max_age_s) or self._read(id, place)
+
+    def _fresh_s(self) -> float:
+        is_watched = self._watch is not None and self._watch.is_running
+        return _WATCHED_S if is_watched else FRESH_S
+
+    def _fresh(self, id: LogId, place: ArchivePlace, max_age_s: float) -> ArchiveLog | None:
+        kept = self._logs.get(id)
+        if kept is None or kept.log.place.reached != place.reached:
+            return None
+        if self._monotonic() - kept.looked_at >= max_age_s:
+            return None
+        if kept.log.place != place:
+            kept.log = replace(kept.log, place=place)
+        return kept.log
+
+    def _look(self, id: LogId) -> None:
+        """Read a log on that a page showed."""
+        kept = self._logs.get(id)
+        if kept is not None:
+            with self._loading[id]:
+                self._read(id, kept.log.place)
+
+    def _read(self, id: LogId, place: ArchivePlace) -> ArchiveLog:
+        """Load a log, or read it on; the caller holds its lock."""
+        now = self._monotonic()
+        kept = self._logs.get(id)
+        log = None
+        if kept is not None and kept.log.place.reached == place.reached:
+            same = kept.log if kept.log.place == place else replace(kept.log, place=place)
+            log = _read_on(same)
+        log = log or self._load(place, self.store(place), id[1])
+        self._keep(id, _Kept(log, now))
+        return log
 
     def logs(self, place: ArchivePlace) -> list[ArchiveLog]:
         """Return all logs of an archive, by name."""
@@ -163,7 +204,7 @@ class Archives:
             gaps=index.gaps,
         )
 
-    def _keep(self, id: tuple[str, str], kept: _Kept) -> None:
+    def _keep(self, id: LogId, kept: _Kept) -> None:
         with self._lock:
             if id not in self._logs and len(self._logs) >= _LOGS_KEPT:
                 del self._logs[next(iter(self._logs))]

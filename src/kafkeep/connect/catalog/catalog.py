@@ -40,7 +40,8 @@ class Catalog:
         return ConsumerGroups(self.cluster, self.archives)
 
     def close(self) -> None:
-        """Close the connections to Kafka."""
+        """Close the connections to Kafka, and end what reads logs."""
+        self.archives.close()
         self.cluster.close()
 
 

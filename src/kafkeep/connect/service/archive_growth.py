@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry_tables import TableInfo
 from kafkeep.archive.read_commits import decode_stored, read_stored_commit
-from kafkeep.connect.catalog.archives import FRESH_S, ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink
@@ -30,7 +30,7 @@ def log_of(
     config: Mapping[str, str],
     context: JobContext,
     *,
-    max_age_s: float = FRESH_S,
+    max_age_s: float | None = None,
 ) -> ArchiveLog | None:
     """Return the log that a connector writes; None for a source, or when it has written nothing."""
     if find_family(config.get("connector.class", "")).kind == "source":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from kafkeep.connect.catalog.archives import FRESH_S, ArchiveLog, Archives
+from kafkeep.connect.catalog.archives import ArchiveLog, Archives
 from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.registries import registry_places
@@ -94,7 +94,7 @@ class Herder:
         self._settings = settings or WorkerSettings(version=VERSION)
         self._growth = ArchiveGrowth()
         self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
-        archives = Archives(archive_places(self._resolved, context_for))
+        archives = Archives(archive_places(self._resolved, context_for), is_watching=True)
         self.catalog = Catalog(
             cluster=LiveCluster(kafka),
             archives=archives,
@@ -346,7 +346,7 @@ class Herder:
         log = self._log_of(name)
         return () if log is None else newest_objects(log, limit)
 
-    def _log_of(self, name: str, max_age_s: float = FRESH_S) -> ArchiveLog | None:
+    def _log_of(self, name: str, max_age_s: float | None = None) -> ArchiveLog | None:
         config = self._definitions.resolve(self._found(name).config)
         context = self._context_for(config)
         return log_of(self.catalog.archives, name, config, context, max_age_s=max_age_s)

@@ -14,6 +14,7 @@ from tests.support.archive_builder import (
     records,
     write_object,
 )
+from tests.support.waiting import until
 
 from kafkeep.archive.commit import Changes, Gap, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
@@ -174,3 +175,14 @@ def test_a_log_can_be_asked_for_its_very_newest_commit(scene: Scene) -> None:
     built.log.append(Changes(groups={"g": {PartitionId("orders", 1, 0): 4}}))
     again = scene.archives.log(scene.place, "backup", max_age_s=0)
     assert again.view.commit == first.view.commit + 1
+
+
+def test_a_watched_log_is_read_on_without_a_page(tmp_path: Path) -> None:
+    place = ArchivePlace(address=str(tmp_path))
+    built = build_archive(open_store(str(tmp_path)), {"orders": [partition(0, 10)]})
+    archives = Archives(lambda: [place], is_watching=True)
+    first = archives.log(place, "backup")
+    commit = built.log.append(Changes(groups={"g": {PartitionId("orders", 1, 0): 4}}))
+    until(lambda: archives._logs[place.id, "backup"].log is not first, "the log is read on")
+    assert archives.log(place, "backup").view.commit == commit.number
+    archives.close()
