@@ -12,6 +12,7 @@ from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
 from kafkeep.connect.model import TargetState
 from kafkeep.ui.frame import POLICY
+from kafkeep.ui.pages.connectors import OFFSETS_SHOWN
 
 NAME = "<script>alert('n')<"
 AT = "/ui/connectors/" + quote(NAME, safe="")
@@ -140,3 +141,14 @@ def test_an_anonymous_caller_is_asked_for_credentials(
     answer = open_browser(secured).client.get("/ui/")
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_connector_with_many_partitions_shows_its_offsets_page_by_page(
+    hostile: ConsoleService, browser: Browser
+) -> None:
+    hostile._offsets[NAME] = {("orders", number): number for number in range(OFFSETS_SHOWN + 1)}
+    first = browser.get(f"{AT}/offsets")
+    assert f"{OFFSETS_SHOWN} of {OFFSETS_SHOWN + 1}<" in first
+    [following] = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = browser.get(html.unescape(following))
+    assert second.count("<tr><td>") == 1

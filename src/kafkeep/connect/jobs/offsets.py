@@ -110,11 +110,10 @@ def sink_offsets(state: LogState) -> list[dict[str, Any]]:
 
     A partition at its beginning has no offset, as in Connect, unless it was moved there.
     """
-    newest = newest_partitions(state)
     return [
         {"partition": {TOPIC: topic, PARTITION: number}, "offset": {OFFSET: at}}
-        for (topic, number), at in sorted(positions_now(state).items())
-        if at or state.generation(newest[topic, number])
+        for (topic, number), pid in sorted(newest_partitions(state).items())
+        if (at := state.positions[pid]) or state.generation(pid)
     ]
 
 

@@ -11,10 +11,12 @@ from kafkeep.connect.service.overview import ConnectorOverview, ServiceOverview
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.pages.overview import chart_values
+from kafkeep.ui.paging import Paging, page_number
 from kafkeep.ui.visit import PageRoute, Visit
 
 NAV = NavLink("Connectors", "/connectors", "c", "connectors")
 OBJECTS_SHOWN = 100
+OFFSETS_SHOWN = 200
 TABS = (
     ("overview", "Overview", ""),
     ("tasks", "Tasks", "/tasks"),
@@ -116,7 +118,9 @@ def show_config(visit: Visit) -> Response:
 def show_offsets(visit: Visit) -> Response:
     """Show how far the connector is in each partition."""
     rows, problem = _tolerant(visit, "offsets")
-    return _tab(visit, "offsets", offsets=rows, problem=problem)
+    paging = Paging(len(rows), page_number(visit.query), OFFSETS_SHOWN)
+    shown = rows[paging.start : paging.end]
+    return _tab(visit, "offsets", offsets=shown, problem=problem, paging=paging)
 
 
 def show_topics(visit: Visit) -> Response:
