@@ -50,6 +50,7 @@ def dump(
             "fetch.message.max.bytes": 64 << 20,
             "fetch.max.bytes": 128 << 20,
             "receive.message.max.bytes": 256 << 20,
+            "fetch.wait.max.ms": 10,  # the broker holds a fetch at the end of a partition so long
             **(config or {}),
         }
     )
@@ -72,7 +73,7 @@ def _read(consumer: Consumer, topic: str) -> dict[int, list[Seen]]:
     while waiting:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic}: partitions {sorted(waiting)} have no end")
-        for message in consumer.consume(10_000, timeout=0.1):
+        for message in consumer.consume(10_000, timeout=0.02):
             error = message.error()
             if error is None:
                 seen[message.partition()].append(_seen(message))

@@ -219,7 +219,7 @@ def _read_topic(cluster: Cluster, topic: str) -> tuple[GoldenRecord, ...]:
         consumer.assign([where])
         deadline = time.monotonic() + WAIT
         while len(found) < end and time.monotonic() < deadline:
-            for message in consumer.consume(500, timeout=1):
+            for message in consumer.consume(500, timeout=0.05):
                 assert message.error() is None
                 headers = tuple(message.headers() or ())
                 found.append(

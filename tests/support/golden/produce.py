@@ -151,7 +151,7 @@ def _as_stored(consumer: Consumer, case: GoldenCase) -> tuple[GoldenRecord, ...]
 
 
 def _take_times(consumer: Consumer, times: dict[tuple[int, int], int]) -> int:
-    for message in consumer.consume(500, timeout=1):
+    for message in consumer.consume(500, timeout=0.05):
         assert message.error() is None
         times[message.partition(), message.offset()] = message.timestamp()[1]
     return len(times)
