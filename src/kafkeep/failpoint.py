@@ -69,6 +69,7 @@ PLACES: Mapping[str, str] = {
     "restore.reset": "settings are reset, the document says unfinished: nothing is written",
     "restore.done": "the document says that the restore is finished",
     "groups.recorded": "the previous offsets of groups are recorded, and not changed yet",
+    "groups.halfway": "offsets of a group are set, others are not deleted yet: all are set again",
     "groups.committed": "the offsets of a group are set, the next may not be: all are set again",
     "groups.returned": "a group has its previous offsets, the next may not: all are reset again",
     "exact.begun": "transactions of the last attempt are fenced",

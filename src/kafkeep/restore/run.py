@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.check_result import Check
 from kafkeep.clock import now_ms
 from kafkeep.errors import NoSuchArchiveError, PreflightError
 from kafkeep.kafka.admin.admin import Admin
@@ -140,6 +141,14 @@ def move_groups(
             require_pass(job.checks(moves))
             job.apply(moves)
         return moves
+
+
+def preview_groups(options: RestoreOptions, locations: Locations) -> tuple[GroupPlan, list[Check]]:
+    """Plan a move of groups, with the checks that ``move_groups`` would make; writes nothing."""
+    with _opened(options, locations) as (job, found):
+        _require_known(job, found)
+        moves = job.plan_moves(found.document)
+        return moves, job.checks(moves)
 
 
 def put_groups_back(

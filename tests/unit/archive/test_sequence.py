@@ -18,7 +18,7 @@ from kafkeep.errors import DamagedError, TransientError, UnknownOutcomeError
 from kafkeep.objects.unlogged.scan import Index, indexes_of, load_index, next_number, save_index
 from kafkeep.restore.document import FOLDER as RESTORES
 from kafkeep.restore.follow.log import LOG_STATES, LogFollowState
-from kafkeep.restore.groups.job import GroupChange, load_history, save_change
+from kafkeep.restore.groups.history import GroupChange, load_history, save_change
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.commit_history import CommitHistory
+from kafkeep.connect.catalog.group_moves import GroupMoves
 from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.catalog.left_overs import LeftOverFinder
 from kafkeep.connect.catalog.schemas import SchemaCatalog
@@ -29,15 +31,16 @@ class Catalog:
     topics: TopicCatalog = field(init=False)
     commits: CommitHistory = field(default_factory=CommitHistory)
     left_overs: LeftOverFinder = field(init=False)
+    groups: ConsumerGroups = field(init=False)
+    group_moves: GroupMoves = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", TopicCatalog(self.cluster, self.archives))
         object.__setattr__(self, "left_overs", LeftOverFinder(self.archives))
-
-    @property
-    def groups(self) -> ConsumerGroups:
-        """Consumer groups, in Kafka and in the archives."""
-        return ConsumerGroups(self.cluster, self.archives)
+        groups = ConsumerGroups(self.cluster, self.archives)
+        object.__setattr__(self, "groups", groups)
+        moves = GroupMoves(self.cluster, self.archives, groups, now_ms)
+        object.__setattr__(self, "group_moves", moves)
 
     def close(self) -> None:
         """Close the connections to Kafka, and end what reads logs."""

@@ -1,35 +1,28 @@
-"""Move consumer groups to their archived positions: plan, apply, roll back. On the driver.
-
-The previous offsets of groups are stored, so that a move can be rolled back. Each change is a
-separate object beside the restore's document. It is created before the first offset is committed;
-the next change records that all offsets are committed.
-"""
+"""Move consumer groups to their archived positions: plan, apply, roll back. On the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import orjson
-
-from kafkeep.archive.document import check_checksum, dump_with_checksum, require_checksum
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.check_result import Check, CheckStatus
-from kafkeep.errors import DamagedError, PreflightError
+from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
-from kafkeep.kafka.admin.groups import (
-    active_groups,
-    commit_offsets,
-    delete_offsets,
-    load_group_offsets,
-)
+from kafkeep.kafka.admin.groups import active_groups
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.document import FOLDER, MAX_BYTES, RestoreDocument, check_version
+from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import filling
+from kafkeep.restore.groups.history import (
+    GroupChange,
+    change_offsets,
+    load_history,
+    put_offsets,
+    require_idle,
+    save_change,
+)
 from kafkeep.restore.groups.plan import (
     Archived,
     GroupMove,
@@ -45,10 +38,6 @@ from kafkeep.restore.groups.plan import (
 )
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.routing.routing import SAME
-
-VERSION = 1
-_OLDER_FIELDS = ("version", "at_ms", "rolled_back", "pending", "before")
-Offsets = Mapping[tuple[str, int], int | None]
 
 
 @dataclass(kw_only=True)
@@ -186,22 +175,8 @@ class GroupJob:
         """Store the current offsets, then commit the new ones; safe to repeat after a crash."""
         if not moves.moves:
             return
-        self._require_idle(moves.groups)
-        topics = {move.topic for move in moves.moves}
-        there = load_group_offsets(self.admin, topics, moves.groups).offsets
-        before = {
-            group: {key: there.get(group, {}).get(key) for key in moves.of(group)}
-            for group in moves.groups
-        }
-        history = load_history(self.documents, self.plan.id)
-        noted = GroupChange(history.next_revision, self.now_ms(), before, pending=True)
-        save_change(self.documents, self.plan.id, noted)
-        failpoint("groups.recorded")
-        for group in moves.groups:
-            commit_offsets(self.admin, group, moves.of(group))
-            failpoint("groups.committed")
-        done = GroupChange(noted.revision + 1, self.now_ms(), {})
-        save_change(self.documents, self.plan.id, done)
+        wanted = {group: moves.of(group) for group in moves.groups}
+        change_offsets(wanted, self.plan.id, self.documents, self.admin, self.now_ms)
 
     def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
         """Commit the offsets that groups had before this restore, and return them.
@@ -216,10 +191,9 @@ class GroupJob:
             )
         if self.options.dry_run:
             return before
-        self._require_idle(sorted(before))
+        require_idle(self.admin, sorted(before))
         for group, offsets in sorted(before.items()):
-            commit_offsets(self.admin, group, {k: o for k, o in offsets.items() if o is not None})
-            delete_offsets(self.admin, group, [key for key, o in offsets.items() if o is None])
+            put_offsets(self.admin, group, offsets)
             failpoint("groups.returned")
         change = GroupChange(history.next_revision, self.now_ms(), {}, rolled_back=True)
         save_change(self.documents, self.plan.id, change)
@@ -228,104 +202,3 @@ class GroupJob:
     def has_moved(self) -> bool:
         """Return whether all groups of this restore were moved and not rolled back."""
         return load_history(self.documents, self.plan.id).moved
-
-    def _require_idle(self, groups: list[str]) -> None:
-        active = active_groups(self.admin, groups)
-        if active:
-            raise PreflightError(
-                f"group {active[0]} is active: Kafka rejects offset commits for it (code 25)"
-                + (f" (and {len(active) - 1} more)" if len(active) > 1 else ""),
-                hint="Stop the consumers of the group, then run the same command again.",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """One change: the previous offsets of each group; None if it had none."""
-
-    revision: int
-    at_ms: int
-    before: Mapping[str, Offsets]
-    rolled_back: bool = False
-    """True if this change rolls back the earlier ones."""
-    pending: bool = False
-    """True if its offsets may not be committed yet; the next change confirms them."""
-
-
-@dataclass(slots=True)
-class GroupHistory:
-    """All changes a restore has made to groups."""
-
-    changes: list[GroupChange] = field(default_factory=list)
-
-    @property
-    def next_revision(self) -> int:
-        """The number of the next change."""
-        return self.changes[-1].revision + 1 if self.changes else 0
-
-    @property
-    def moved(self) -> bool:
-        """True if all groups were moved and not rolled back."""
-        last = self.changes[-1] if self.changes else None
-        return last is not None and not last.rolled_back and not last.pending
-
-    def before(self) -> dict[str, dict[tuple[str, int], int | None]]:
-        """Return the offsets before the first change that was not rolled back."""
-        found: dict[str, dict[tuple[str, int], int | None]] = {}
-        for change in self.changes:
-            if change.rolled_back:
-                found = {}
-                continue
-            for group, offsets in change.before.items():
-                known = found.setdefault(group, {})
-                for key, offset in offsets.items():
-                    known.setdefault(key, offset)
-        return found
-
-
-def group_changes(store: ObjectStore, id: str) -> DocumentSequence:
-    """Return the changes that a restore made to groups."""
-    folder = f"{FOLDER}/{id}.groups/"
-    return DocumentSequence(store=store, folder=folder, digits=6, max_bytes=MAX_BYTES)
-
-
-def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
-    """Create a change; PreflightError if another run created it first."""
-    document = {
-        "version": VERSION,
-        "at_ms": change.at_ms,
-        "rolled_back": change.rolled_back,
-        "pending": change.pending,
-        "before": {
-            group: [[topic, partition, offset] for (topic, partition), offset in offsets.items()]
-            for group, offsets in change.before.items()
-        },
-    }
-    if not group_changes(store, id).try_create(change.revision, dump_with_checksum(document)):
-        raise PreflightError(
-            "another run is moving the groups of this restore",
-            hint="Wait for it to end, then run the same command again.",
-        )
-
-
-def load_history(store: ObjectStore, id: str) -> GroupHistory:
-    """Return every change, in order."""
-    changes = group_changes(store, id)
-    numbers = sorted(changes.iter_numbers())
-    return GroupHistory([_parse(n, changes.key(n), changes.read(n)) for n in numbers])
-
-
-def _parse(revision: int, key: str, body: bytes) -> GroupChange:
-    try:
-        check_checksum(body, key)
-        document: dict[str, Any] = orjson.loads(body)
-        check_version(key, document["version"], VERSION)
-        require_checksum(body, document, key, _OLDER_FIELDS)
-        before = {
-            group: {(topic, partition): offset for topic, partition, offset in rows}
-            for group, rows in document["before"].items()
-        }
-        pending = document.get("pending", False)
-        return GroupChange(revision, document["at_ms"], before, document["rolled_back"], pending)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DamagedError(f"{key} is not a group change document: {error}") from error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.path_segment import from_segment
+from kafkeep.connect.rest.path_segment import from_segment, to_segment
 from kafkeep.errors import KafkeepError
+from kafkeep.ui.display import visible
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.paging import Paging, page_number
 from kafkeep.ui.visit import PageRoute, Visit
@@ -58,8 +60,10 @@ def show(visit: Visit) -> Response:
     )
     return visit.page(
         "groups/group.html",
-        title=details.id,
-        group=details,
+        title=visible(details.id),
+        group=details.id,
+        details=details,
+        tab="offsets",
         paging=Paging(details.row_count, page, PARTITIONS_SHOWN),
         commit=commit,
     )
@@ -68,6 +72,11 @@ def show(visit: Visit) -> Response:
 def group_of(visit: Visit) -> str:
     """Return the group in the path."""
     return from_segment(visit.path["group"])
+
+
+def quoted(group: str) -> str:
+    """Return a group for an address."""
+    return quote(to_segment(group), safe="")
 
 
 def number_of(visit: Visit, name: str) -> int:

@@ -19,6 +19,7 @@ from kafkeep.kafka.client.metadata import PartitionDescription
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
+from kafkeep.restore.groups import history
 from kafkeep.restore.groups import job as group_job
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import GroupMove, GroupPlan
@@ -76,9 +77,9 @@ def test_groups_that_were_noted_and_not_moved_are_moved_by_the_next_run(
             raise away.pop()
         committed.append(offsets)
 
-    monkeypatch.setattr(group_job, "active_groups", lambda *_: [])
-    monkeypatch.setattr(group_job, "load_group_offsets", lambda *_: GroupOffsets())
-    monkeypatch.setattr(group_job, "commit_offsets", commit)
+    monkeypatch.setattr(history, "active_groups", lambda *_: [])
+    monkeypatch.setattr(history, "load_group_offsets", lambda *_: GroupOffsets())
+    monkeypatch.setattr(history, "commit_offsets", commit)
     job = job_on("archived")
     with pytest.raises(TransientError):
         job.apply(MOVES)

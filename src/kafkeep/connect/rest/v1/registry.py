@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from kafkeep.connect.rest.call import Endpoint
 from kafkeep.connect.rest.json_schemas import Schema
-from kafkeep.connect.rest.v1 import archive_logs, archives, connectors, groups, schemas, topics
+from kafkeep.connect.rest.v1 import (
+    archive_logs,
+    archives,
+    connectors,
+    group_moves,
+    groups,
+    schemas,
+    topics,
+)
 
-_RESOURCES = (connectors, topics, archives, archive_logs, groups, schemas)
+_RESOURCES = (connectors, topics, archives, archive_logs, groups, group_moves, schemas)
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint for resource in _RESOURCES for endpoint in resource.ENDPOINTS
