@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.support.archive_builder import build_archive, partition
+from tests.support.waiting import until
 from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.commit import Changes
@@ -57,7 +58,7 @@ def test_every_page_of_an_archive_is_reached_by_links_and_escapes_its_content(
         assert not re.search(r"<[^>]+\s(style|on\w+)=", answer.text)
         mine = {one for one in links(answer.text) if one.startswith("/ui/archive")}
         waiting |= mine - seen
-    for part in ("commits/1", "objects/orders~2/0", "object?log=", "storage", "left-overs"):
+    for part in ("commits/1", "objects/orders~2/0", "object?log=", "storage", "warnings"):
         assert any(f"{at}/{part}" in one for one in seen), part
     assert len(seen) > 20
 
@@ -114,6 +115,10 @@ def test_warnings_list_gaps_and_the_search_for_left_overs(
     open_store(str(tmp_path)).put_new(
         "topics/orders/partition=0/orders+0+9.log.zst", b"x", {"kafkeep-writer": "backup"}
     )
+    assert "Search now" in browser.get(f"{at}/left-overs")
+    browser.post(f"{at}/left-overs", browser.token(f"{at}/warnings"))
+    until(lambda: "The search runs" not in browser.get(f"{at}/left-overs"), "the search ends")
+    assert "Search again" in browser.get(f"{at}/warnings")
     found = browser.get(f"{at}/left-overs")
     assert "orders+<wbr>0+<wbr>9.<wbr>log" in found
     assert "kafkeep gc --archive" in found

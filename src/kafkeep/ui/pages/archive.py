@@ -22,7 +22,7 @@ from kafkeep.errors import KafkeepError, NoSuchArchiveError
 from kafkeep.maintenance.gc import Fate
 from kafkeep.ui.frame import ROOT, NavLink
 from kafkeep.ui.paging import page_number
-from kafkeep.ui.visit import PageRoute, Visit
+from kafkeep.ui.visit import PageRoute, Visit, see_other
 
 NAV = NavLink("Archive", "/archive", "a", "archive")
 TABS = (
@@ -138,16 +138,31 @@ def show_warnings(visit: Visit) -> Response:
         small_bytes=SMALL_BYTES,
         many=MANY_OBJECTS,
         unread=unread,
+        **_left_overs(visit, at.place),
     )
 
 
 def show_left_overs(visit: Visit) -> Response:
+    """Show what the last search for left-over objects found, or that one runs."""
+    place = visit.service.catalog.archives.place(visit.path["archive"])
+    here = f"{ROOT}/archive/{place.id}"
+    return visit.part("archive/left_overs.html", here=here, **_left_overs(visit, place))
+
+
+def _left_overs(visit: Visit, place: ArchivePlace) -> dict[str, Any]:
+    return {
+        "state": visit.service.catalog.left_overs.state(place),
+        "place": place,
+        "most": _LEFT_OVERS_SHOWN,
+        "fate": Fate,
+    }
+
+
+def search_left_overs(visit: Visit) -> Response:
     """Search for what crashed backups left, as ``gc --dry-run`` does."""
     place = visit.service.catalog.archives.place(visit.path["archive"])
-    found = visit.service.catalog.left_overs.find(place)
-    return visit.part(
-        "archive/left_overs.html", found=found, place=place, most=_LEFT_OVERS_SHOWN, fate=Fate
-    )
+    visit.service.catalog.left_overs.start(place)
+    return see_other(f"{ROOT}/archive/{place.id}/left-overs")
 
 
 ROUTES = (
@@ -156,4 +171,10 @@ ROUTES = (
     PageRoute(path="/archive/{archive}/storage", run=show_storage),
     PageRoute(path="/archive/{archive}/warnings", run=show_warnings),
     PageRoute(path="/archive/{archive}/left-overs", run=show_left_overs),
+    PageRoute(
+        path="/archive/{archive}/left-overs",
+        run=search_left_overs,
+        method="POST",
+        is_change=False,
+    ),
 )

@@ -15,6 +15,7 @@ from tests.support.archive_builder import (
     records,
     write_object,
 )
+from tests.support.waiting import until
 
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import OffsetRange, PartitionId
@@ -28,7 +29,7 @@ from kafkeep.connect.catalog.archive_overview import (
 )
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.catalog.commit_history import CommitHistory, CommitSummary, UnreadCommit
-from kafkeep.connect.catalog.left_overs import FRESH_MS, LeftOverFinder
+from kafkeep.connect.catalog.left_overs import FRESH_MS, LeftOverFinder, LeftOverState
 from kafkeep.connect.catalog.storage import sum_days, sum_entries, sum_partitions, sum_topics
 from kafkeep.connect.catalog.stored_objects import find_object, find_objects
 from kafkeep.connect.model import RestError
@@ -252,3 +253,26 @@ def test_left_overs_are_searched_again_only_after_a_while(tmp_path: Path) -> Non
     [found] = finder.find(scene.place).plan.left_overs
     assert found.fate is Fate.KEEP
     assert found.name.endswith("77.log.zst")
+
+
+def test_a_search_in_the_background_has_a_state_and_a_result(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    finder = LeftOverFinder(scene.archives(), clock=lambda: 5)
+    assert finder.state(scene.place) == LeftOverState()
+    with finder._searching:
+        finder.start(scene.place)
+        finder.start(scene.place)
+        assert finder.state(scene.place) == LeftOverState(is_running=True)
+    until(lambda: not finder.state(scene.place).is_running, "the search ends")
+    last = finder.state(scene.place).last
+    assert last is not None
+    assert (last.at_ms, last.plan.left_overs) == (5, ())
+
+
+def test_a_search_that_fails_says_why(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    finder = LeftOverFinder(scene.archives())
+    missing = replace(scene.place, address=str(tmp_path / "none"))
+    finder.start(missing)
+    until(lambda: not finder.state(missing).is_running, "the search ends")
+    assert "none" in finder.state(missing).problem
