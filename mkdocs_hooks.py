@@ -1,7 +1,8 @@
-"""Hooks of the documentation site: it holds every decision record, and the files of deploy/."""
+"""Hooks of the documentation site: decision records, generated pages, and the files of deploy/."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs_reference import format_options, format_rest, rest_document
 
 ROOT = Path(__file__).parent
 _LINK = re.compile(r"(\]\()([^)\s:#]+)")
@@ -23,7 +25,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add deploy/, which pages link to: its pages are rendered, other files are downloads."""
+    """Add generated pages, and deploy/: its pages are rendered, other files are downloads."""
+    generated = {
+        "reference/options.md": format_options(),
+        "reference/rest.md": format_rest(),
+        "reference/openapi.json": json.dumps(rest_document(), indent=2),
+    }
+    for name, content in generated.items():
+        files.append(File.generated(config, name, content=content))
     for path in sorted((ROOT / "deploy").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             name = path.relative_to(ROOT).as_posix()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -43,6 +44,16 @@ def test_links_to_the_files_of_deploy_lead_to_copies_in_the_site(site: Path) -> 
     assert 'href="deploy/compose.yaml"' in (site / "serve.html").read_text()
     assert (site / "deploy" / "compose.yaml").read_text().startswith("#")
     assert 'href="deploy/spark-submit.html"' in (site / "serve.html").read_text()
+
+
+def test_the_generated_pages_have_every_option_and_every_call(site: Path) -> None:
+    options = (site / "reference" / "options.html").read_text()
+    assert "<code>--exact-offsets</code>" in options
+    assert "KAFKEEP_BOOTSTRAP_SERVERS" in options
+    calls = (site / "reference" / "rest.html").read_text()
+    document = json.loads((site / "reference" / "openapi.json").read_text())
+    for path, operations in document["paths"].items():
+        assert all(f"{method.upper()} {path}" in calls for method in operations)
 
 
 def test_no_page_loads_anything_from_another_site(site: Path) -> None:
