@@ -32,7 +32,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").glob("*.md")])
 START = [ROOT / "README.md", DOCS / "start.md"]
-TUTORIALS = sorted(DOCS.glob("tutorials/*.md"))
+_NAV = (ROOT / "mkdocs.yml").read_text()
+TUTORIALS = sorted(DOCS.glob("tutorials/*.md"), key=lambda page: _NAV.index(page.name))
 GUIDES = [*sorted(DOCS.glob("guides/*.md")), *sorted(DOCS.glob("operate/*.md"))]
 STORIES = [*START, *TUTORIALS, *GUIDES]
 """Pages whose shell blocks all say whether they run."""
@@ -43,7 +44,7 @@ GROUPS = {
 }
 """Pages that run in one shell, on one set of services, in this order."""
 FOLDERS = (".kafkeep-dev", "kafkeep-services")
-UNTIL_S = 90
+UNTIL_S = 180
 ABRIDGED = "…"
 
 
