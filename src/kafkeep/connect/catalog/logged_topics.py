@@ -1,10 +1,10 @@
-"""What a log holds of each topic, summed up once for each commit. Pure."""
+"""What a log holds of each topic, summed up once and then commit by commit. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,39 +72,81 @@ class LoggedTopic:
         return found
 
 
-def summarize_log(log: ArchiveLog) -> dict[str, tuple[LoggedTopic, ...]]:
-    """Return the incarnations of each topic of a log, the oldest first."""
+_Sums = tuple[int, int, int | None, int | None]
+"""A sum, the number of rows, the oldest and the newest time."""
+Summary = Mapping[str, tuple[LoggedTopic, ...]]
+"""The incarnations of each topic of a log, the oldest first."""
+TopicKey = tuple[str, int]
+"""Topic and incarnation."""
+
+
+def summarize_log(log: ArchiveLog) -> Summary:
+    """Return what a log holds of each topic. Sums up all of its entries."""
     sums = _sums(count_rows(log.entries), "records")
     sizes = _sums(log.entries, "size_bytes")
-    positions: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    positions: dict[TopicKey, dict[int, int]] = defaultdict(dict)
     for (topic, incarnation, partition), offset in log.view.positions.items():
         positions[topic, incarnation][partition] = offset
-    gaps: dict[tuple[str, int], list[Gap]] = defaultdict(list)
+    gaps: dict[TopicKey, list[Gap]] = defaultdict(list)
     for gap in log.gaps:
         gaps[gap.partition_id[:2]].append(gap)
-    found: dict[str, list[LoggedTopic]] = defaultdict(list)
+    found: dict[str, tuple[LoggedTopic, ...]] = {}
     for key, info in log.view.topics.items():
-        records, _, oldest, newest = sums.get(key, (0, 0, None, None))
-        size, objects, _, _ = sizes.get(key, (0, 0, None, None))
-        found[info.topic].append(
-            LoggedTopic(
-                log=log,
-                info=info,
-                positions=positions.get(key, {}),
-                records=records,
-                size_bytes=size,
-                objects=objects,
-                oldest_ms=oldest,
-                newest_ms=newest,
-                gaps=tuple(gaps.get(key, ())),
-            )
-        )
-    return {topic: tuple(several) for topic, several in found.items()}
+        empty = LoggedTopic(log=log, info=info, gaps=tuple(gaps.get(key, ())))
+        made = _with_more(empty, sums.get(key), sizes.get(key), positions.get(key, {}))
+        found[info.topic] = (*found.get(info.topic, ()), made)
+    return found
 
 
-def _sums(
-    rows: pa.Table, column: str
-) -> dict[tuple[str, int], tuple[int, int, int | None, int | None]]:
+def read_on_summary(before: Summary, old: ArchiveLog, log: ArchiveLog) -> Summary:
+    """Return the summary of a log that has grown; sums up only the entries that are new."""
+    if (
+        log.loaded.base is not old.loaded.base
+        or log.view.state.retired is not old.view.state.retired
+    ):
+        return summarize_log(log)
+    rows = log.entries.slice(old.entries.num_rows)
+    sums, sizes = _sums(count_rows(rows), "records"), _sums(rows, "size_bytes")
+    positions: dict[TopicKey, dict[int, int]] = defaultdict(dict)
+    gaps: dict[TopicKey, list[Gap]] = defaultdict(list)
+    for commit in log.loaded.tail[len(old.loaded.tail) :]:
+        for (topic, incarnation, partition), offset in commit.changes.positions.items():
+            positions[topic, incarnation][partition] = offset
+        for gap in commit.changes.gaps:
+            gaps[gap.partition_id[:2]].append(gap)
+    known = {_key(one.info): one for several in before.values() for one in several}
+    found: dict[str, tuple[LoggedTopic, ...]] = {}
+    for key, info in log.view.topics.items():
+        one = known.get(key) or LoggedTopic(log=log, info=info)
+        one = replace(one, log=log, info=info, gaps=(*one.gaps, *gaps.get(key, ())))
+        if key in positions or key in sizes:
+            one = _with_more(one, sums.get(key), sizes.get(key), positions.get(key, {}))
+        found[info.topic] = (*found.get(info.topic, ()), one)
+    return found
+
+
+def _key(info: TopicInfo) -> TopicKey:
+    return info.topic, info.incarnation
+
+
+def _with_more(
+    one: LoggedTopic, sums: _Sums | None, sizes: _Sums | None, positions: Mapping[int, int]
+) -> LoggedTopic:
+    """Add the sums of some entries to a topic."""
+    records, _, oldest, newest = sums or (0, 0, None, None)
+    size, objects, _, _ = sizes or (0, 0, None, None)
+    return replace(
+        one,
+        positions={**one.positions, **positions},
+        records=one.records + records,
+        size_bytes=one.size_bytes + size,
+        objects=one.objects + objects,
+        oldest_ms=min((t for t in (one.oldest_ms, oldest) if t is not None), default=None),
+        newest_ms=max((t for t in (one.newest_ms, newest) if t is not None), default=None),
+    )
+
+
+def _sums(rows: pa.Table, column: str) -> dict[TopicKey, _Sums]:
     """Return the sum, the number of rows, the oldest and the newest time by topic."""
     grouped = rows.group_by(["topic", "incarnation"]).aggregate(
         [(column, "sum"), (column, "count"), ("min_timestamp", "min"), ("max_timestamp", "max")]

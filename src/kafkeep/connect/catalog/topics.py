@@ -16,9 +16,11 @@ from kafkeep.connect.catalog.coverage import LoggedPartition, PartitionCoverage,
 from kafkeep.connect.catalog.coverage_bars import TimeBin, time_bars
 from kafkeep.connect.catalog.logged_topics import (
     LoggedTopic,
+    Summary,
     as_int64,
     count_rows,
     gap_times,
+    read_on_summary,
     summarize_log,
 )
 from kafkeep.connect.model import RestError
@@ -212,9 +214,7 @@ class TopicCatalog:
         self._cluster = cluster
         self._archives = archives
         self._lock = threading.Lock()
-        self._summaries: dict[
-            tuple[str, str], tuple[ArchiveLog, Mapping[str, tuple[LoggedTopic, ...]]]
-        ] = {}
+        self._summaries: dict[tuple[str, str], tuple[ArchiveLog, Summary]] = {}
 
     def find_all(self, search: str = "", show: TopicFilter = TopicFilter.ALL) -> TopicListing:
         """Return the topics whose name holds the search text, without offsets, by name.
@@ -337,18 +337,23 @@ class TopicCatalog:
                     found.setdefault(name, []).extend(several)
         return found, problems
 
-    def _summary(self, log: ArchiveLog) -> Mapping[str, tuple[LoggedTopic, ...]]:
+    def _summary(self, log: ArchiveLog) -> Summary:
         key = log.place.id, log.name
         with self._lock:
             known = self._summaries.get(key)
-        if known is not None and known[0] is log:
+        if known is not None and (known[0] is log or _is_later(known[0], log)):
             return known[1]
-        made = summarize_log(log)
+        made = summarize_log(log) if known is None else read_on_summary(known[1], known[0], log)
         with self._lock:
             if key not in self._summaries and len(self._summaries) >= _SUMMARIES_KEPT:
                 del self._summaries[next(iter(self._summaries))]
             self._summaries[key] = log, made
         return made
+
+
+def _is_later(known: ArchiveLog, log: ArchiveLog) -> bool:
+    """Return whether another page has read the log on meanwhile."""
+    return known.loaded.base is log.loaded.base and known.view.commit > log.view.commit
 
 
 def log_id(topic: LoggedTopic) -> tuple[str, str]:
