@@ -85,9 +85,14 @@ ToLine = Callable[[Line], bytes]
 
 
 def json_line(line: Line) -> bytes:
-    """Return a record as one JSON line with the names ``kcat -J`` uses.
+    """Return a record as one JSON line; see ``record_document``."""
+    return orjson.dumps(record_document(line), option=orjson.OPT_APPEND_NEWLINE)
 
-    Data that is not UTF-8 is printed as ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
+
+def record_document(line: Line) -> dict[str, Any]:
+    """Return a record with the names ``kcat -J`` uses.
+
+    Data that is not UTF-8 is in ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
     """
     document: dict[str, Any] = {
         "topic": line.topic,
@@ -101,7 +106,7 @@ def json_line(line: Line) -> bytes:
         document |= _text_list("headers", flat)
     document |= _text("key", line.key)
     document |= _text("payload", line.value)
-    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+    return document
 
 
 def _text(name: str, data: bytes | None) -> dict[str, Any]:
@@ -283,7 +288,7 @@ def iter_line_groups(
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment
         for decoded in _unless_expired(
-            expiry, window, _iter_records(store, window, offsets, options, read_options)
+            expiry, window, iter_window_records(store, window, offsets, options, read_options)
         ):
             columns = [column.to_pylist() for column in decoded.columns]
             yield [
@@ -308,7 +313,7 @@ def _unless_expired(
         logger.warning("%s; %s", error.message, reasons[0])
 
 
-def _iter_records(
+def iter_window_records(
     store: ObjectStore,
     window: Window,
     offsets: OffsetRange,

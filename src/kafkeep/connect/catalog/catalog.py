@@ -12,6 +12,7 @@ from kafkeep.connect.catalog.commit_history import CommitHistory
 from kafkeep.connect.catalog.group_moves import GroupMoves
 from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.catalog.left_overs import LeftOverFinder
+from kafkeep.connect.catalog.messages.message_catalog import MessageCatalog
 from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.catalog.topics import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
@@ -29,13 +30,17 @@ class Catalog:
     archives: Archives
     schemas: SchemaCatalog
     topics: TopicCatalog = field(init=False)
+    messages: MessageCatalog = field(init=False)
     commits: CommitHistory = field(default_factory=CommitHistory)
     left_overs: LeftOverFinder = field(init=False)
     groups: ConsumerGroups = field(init=False)
     group_moves: GroupMoves = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "topics", TopicCatalog(self.cluster, self.archives))
+        topics = TopicCatalog(self.cluster, self.archives)
+        object.__setattr__(self, "topics", topics)
+        messages = MessageCatalog(self.cluster, topics, self.schemas.registries)
+        object.__setattr__(self, "messages", messages)
         object.__setattr__(self, "left_overs", LeftOverFinder(self.archives))
         groups = ConsumerGroups(self.cluster, self.archives)
         object.__setattr__(self, "groups", groups)

@@ -44,6 +44,11 @@ class LoggedTopic:
         """Offsets in gaps."""
         return sum(len(gap.range) for gap in self.gaps)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether all its objects hold the record batches as Kafka stored them."""
+        return pc.all(pc.equal(self.entries()["format"], "segment")).as_py() is True
+
     def entries(self) -> pa.Table:
         """Return its rows of the index."""
         rows = rows_of_topic(self.log.entries, self.info.topic)

@@ -138,6 +138,10 @@ class SchemaCatalog:
         self._lock = threading.Lock()
         self._kept = _Kept()
 
+    def registries(self) -> list[RegistrySettings]:
+        """Return how to reach each registry that a connector names."""
+        return [place.settings for place in self._registries()]
+
     def places(self, registry: str = "", log: str = "") -> SchemaPlaces:
         """Return what there is, with the chosen ones; ``log`` is an archive's id, ``:`` and a name.
 

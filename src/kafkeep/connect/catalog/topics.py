@@ -69,6 +69,8 @@ class CatalogTopic:
     logged: tuple[LoggedTopic, ...] = ()
     offsets: LiveOffsets | None = None
     """None until they were read."""
+    kafka_problem: str = ""
+    """Why it is not known whether Kafka has it."""
 
     @property
     def current(self) -> tuple[LoggedTopic, ...]:
@@ -222,35 +224,43 @@ class TopicCatalog:
         Internal topics are only in a list of their own. What cannot be read is a problem of the
         listing, not an error.
         """
-        problems = []
-        live: Mapping[str, TopicDescription] = {}
-        try:
-            live = self._cluster.topics()
-        except KafkeepError as error:
-            problems.append(f"Kafka cannot be read now: {error.message}")
+        live, problem = self._live()
         logged, unread = self._logged()
         wanted = search.lower()
         found = (
-            CatalogTopic(name=name, live=live.get(name), logged=tuple(logged.get(name, ())))
+            CatalogTopic(
+                name=name,
+                live=live.get(name),
+                logged=tuple(logged.get(name, ())),
+                kafka_problem=problem,
+            )
             for name in sorted({*live, *logged})
             if wanted in name.lower()
         )
         kept = tuple(one for one in found if _matches(one, show))
-        return TopicListing(topics=kept, problems=(*problems, *unread))
+        return TopicListing(topics=kept, problems=(*([problem] if problem else []), *unread))
 
     def find(self, name: str) -> CatalogTopic:
         """Return a topic without offsets; 404 when neither Kafka nor an archive has it."""
         logged, unread = self._logged()
-        live, problem = None, ""
-        try:
-            live = self._cluster.topics().get(name)
-        except KafkeepError as error:
-            problem = error.message
-        if live is None and name not in logged:
+        live, problem = self._live()
+        if name not in live and name not in logged:
             if problem or unread:
-                raise RestError(503, f"Topic {name} cannot be read now: {problem or unread[0]}")
+                raise RestError(503, f"Topic {name} was not found. {problem or unread[0]}")
             raise RestError(404, f"Neither Kafka nor an archive has a topic {name}")
-        return CatalogTopic(name=name, live=live, logged=tuple(logged.get(name, ())))
+        return CatalogTopic(
+            name=name,
+            live=live.get(name),
+            logged=tuple(logged.get(name, ())),
+            kafka_problem=problem,
+        )
+
+    def _live(self) -> tuple[Mapping[str, TopicDescription], str]:
+        """Return the topics in Kafka, or why they cannot be read."""
+        try:
+            return self._cluster.topics(), ""
+        except KafkeepError as error:
+            return {}, f"Kafka cannot be read now: {error.message}"
 
     def with_offsets(self, topics: Sequence[CatalogTopic]) -> tuple[CatalogTopic, ...]:
         """Return topics with their live offsets and sizes; a few requests to each broker."""
@@ -371,7 +381,7 @@ def _matches(topic: CatalogTopic, show: TopicFilter) -> bool:
     return {
         TopicFilter.UNCOVERED: topic.live is not None and not topic.is_covered,
         TopicFilter.COVERED: topic.is_covered,
-        TopicFilter.ARCHIVE_ONLY: topic.live is None,
+        TopicFilter.ARCHIVE_ONLY: topic.live is None and not topic.kafka_problem,
         TopicFilter.GAPS: topic.lost_offsets > 0,
         TopicFilter.RECREATED: topic.incarnation_count > 1,
     }.get(show, True)

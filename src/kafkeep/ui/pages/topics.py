@@ -32,6 +32,7 @@ GROUPS_SHOWN = 100
 RANGES_SHOWN = 200
 TABS = (
     ("coverage", "Coverage", ""),
+    ("messages", "Messages", "/messages"),
     ("partitions", "Partitions", "/partitions"),
     ("settings", "Settings", "/settings"),
     ("groups", "Consumer groups", "/groups"),

@@ -10,11 +10,15 @@ from kafkeep.connect.rest.v1 import (
     connectors,
     group_moves,
     groups,
+    messages,
     schemas,
     topics,
 )
 
-_RESOURCES = (connectors, topics, archives, archive_logs, groups, group_moves, schemas)
+_RESOURCES = (
+    *(connectors, topics, messages, archives, archive_logs),
+    *(groups, group_moves, schemas),
+)
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint for resource in _RESOURCES for endpoint in resource.ENDPOINTS
