@@ -43,7 +43,7 @@ GROUPS = {
     "guides": GUIDES,
 }
 """Pages that run in one shell, on one set of services, in this order."""
-FOLDERS = (".kafkeep-dev", "kafkeep-services")
+FOLDERS = (".kafkeep-dev", "kafkeep-services", "old-cluster", "new-cluster")
 UNTIL_S = 180
 ABRIDGED = "…"
 
