@@ -1,4 +1,4 @@
-"""``kafkeep restore``: the command, its plan as a table or JSON, and the page of its report."""
+"""``kafkeep restore``: the command, and its plan as a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -36,65 +36,12 @@ from kafkeep.cli.output import (
     say,
 )
 from kafkeep.cli.verify import ReportOption, report_file
-from kafkeep.clock import now_ms, tool_name
+from kafkeep.clock import now_ms
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import parse_renames
-from kafkeep.options.units import format_size, format_time
-
-if TYPE_CHECKING:
-    from kafkeep.maintenance.report import ReportPage, Section
-    from kafkeep.options.kafka import Locations
-    from kafkeep.restore.summary import RestoreSummary
-
-
-VERSION = 1
-
-
-def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> ReportPage:
-    """Return the report page: what was written. Only ``verify --against`` proves it right."""
-    from kafkeep.maintenance.report import Bars, ReportPage, Table  # noqa: PLC0415
-
-    told = summary.to_json()
-    warnings = summary.warnings
-    groups = sorted(summary.groups.items())
-    sections: list[Section] = [Bars("Records written per topic", sorted(summary.topics.items()))]
-    if groups:
-        sections.append(Table("Consumer groups", ("group", "partitions set"), groups))
-    if warnings:
-        sections.append(Table("Warnings", ("warning",), [(text,) for text in warnings]))
-    pace = summary.records / max(summary.seconds, 1e-3)
-    return ReportPage(
-        title="Restore",
-        verdict="done, with warnings" if warnings else "done",
-        mood="warn" if warnings else "good",
-        summary="kafkeep verify --against reads the target back and compares every record.",
-        facts=[
-            ("archive", locations.archive),
-            ("commit", f"{summary.commit}"),
-            ("target", locations.kafka.bootstrap_servers),
-            ("restore", summary.id),
-            ("records written", f"{summary.records:,}"),
-            ("there before", f"{summary.already_there:,}"),
-            ("bytes", format_size(summary.bytes)),
-            ("objects read", f"{summary.objects:,}"),
-            ("offsets filled, holes", f"{summary.filled:,}, {summary.holes:,}"),
-            ("ended", format_time(ended_ms)),
-            ("took", f"{summary.seconds:.1f} s, {pace:,.0f} records/s"),
-        ],
-        sections=sections,
-        document={
-            **told,
-            "report": "restore",
-            "version": VERSION,
-            "tool": tool_name(),
-            "verdict": "warnings" if warnings else "done",
-            "archive": locations.archive,
-            "bootstrap_servers": locations.kafka.bootstrap_servers,
-            "ended_ms": ended_ms,
-        },
-    )
+from kafkeep.options.units import format_size
 
 
 @with_archive
@@ -162,6 +109,7 @@ def restore_command(
         print_pairs(_pairs(summary, options))
     if file is not None:
         from kafkeep.maintenance.report import write_report  # noqa: PLC0415
+        from kafkeep.maintenance.restore_page import restore_page  # noqa: PLC0415
 
         write_report(restore_page(summary, locations, now_ms()), file)
     raise typer.Exit(summary.exit_code)
@@ -191,6 +139,8 @@ def _show_plan(preflight: Any, output: Output) -> None:
 
     plan = preflight.plan
     if output is Output.JSON:
+        from kafkeep.restore.plan_document import plan_json  # noqa: PLC0415 - keeps --help fast
+
         print_json(plan_json(preflight))
         return
     named = plan.log != UNNAMED
@@ -244,40 +194,6 @@ def show_moves(moves: Any) -> None:
             ("group", "topic", "partition", "archived", "offset", ""),
             [(m.group, m.topic, m.partition, m.archived, m.offset, m.note) for m in moves],
         )
-
-
-def plan_json(preflight: Any) -> dict[str, Any]:
-    """Return a plan and its preflight as one document."""
-    from kafkeep.restore.routing.plan import target_shares  # noqa: PLC0415
-
-    plan = preflight.plan
-    return {
-        "message_type": "plan",
-        "id": plan.id,
-        "log": plan.log,
-        "commit": plan.commit,
-        "records": plan.records,
-        "bytes": plan.raw_bytes,
-        "read_bytes": plan.read_bytes,
-        "lost": sorted(preflight.lost),
-        "topics": [
-            {
-                "source": t.source.topic,
-                "incarnation": t.source.incarnation,
-                "target": t.target,
-                "partitions": t.target_count,
-                "objects": len(t.entries),
-                "records": t.records,
-                "bytes": t.raw_bytes,
-                "read_bytes": t.read_bytes,
-                "shares": list(target_shares(t)),
-            }
-            for t in plan.topics
-        ],
-        "groups": [move.to_json() for move in preflight.groups.moves],
-        "schemas": None if preflight.schemas is None else preflight.schemas.to_json(),
-        "preflight": [check.to_json() for check in preflight.checks],
-    }
 
 
 def _pairs(summary: Any, options: RestoreOptions) -> dict[str, Any]:

@@ -12,16 +12,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from kafkeep.clock import now_ms
+from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
 from kafkeep.connect.model import ConnectorStatus
 from kafkeep.connect.plugins.key_info import VERSION
-from kafkeep.connect.plugins.validate import Definitions, machine_problems
+from kafkeep.connect.plugins.validate import CLASS, Definitions, machine_problems
 from kafkeep.connect.rest.app import Pages, make_app
 from kafkeep.connect.rest.middleware import ForwardMiddleware
 from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.documents import RunDocuments
+from kafkeep.connect.runs.proof import ProofRuns
+from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import SecretRedactor, mask
 from kafkeep.connect.service.forward import shared_token
@@ -137,6 +140,10 @@ class _Parts:
         )
         context_for = _contexts_of(worker, storage, spark, definitions)
         secrets, totals, loggers = SecretRedactor(), Totals(), Loggers(now_ms)
+
+        def restore_context() -> JobContext:
+            return context_for({CLASS: OUR_SOURCE})
+
         worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
         supervisor = Supervisor(
             make_job=measured(_make_job, totals),
@@ -160,9 +167,11 @@ class _Parts:
             statuses=statuses,
             levels=loggers.everywhere,
         )
+        restores = RestoreRuns(lambda: herder.catalog.archives, restore_context)
+        proofs = ProofRuns(restores, lambda: herder.runs, restore_context, definitions.resolve)
         runs = RunBoard(
             RunDocuments(store),
-            (),
+            (restores, proofs),
             worker_id=worker_id,
             resolve=definitions.resolve,
             secrets=secrets,
@@ -175,6 +184,7 @@ class _Parts:
             loop=loop,
             definitions=definitions,
             context_for=context_for,
+            restores=restores,
             tracking=worker.tracking,
             totals=totals,
             loggers=loggers,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from types import SimpleNamespace
+from typing import Any, ParamSpec, TypeVar, cast
 
 from tests.support.connect.memory_cluster import MemoryCluster
 
+from kafkeep.archive.view import load_view
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.catalog.schemas import SchemaCatalog
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -22,6 +26,10 @@ from kafkeep.connect.model import (
     TargetState,
     TaskStatus,
 )
+from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.documents import RunDocuments
+from kafkeep.connect.runs.proof import ProofRuns
+from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
     ArchivedObject,
@@ -30,6 +38,12 @@ from kafkeep.connect.service.overview import (
     ServiceOverview,
     WorkerSettings,
 )
+from kafkeep.errors import EnvironmentFault
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.preflight import Preflight
+from kafkeep.restore.source import load_contents
+from kafkeep.store.memory import MemoryStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +59,16 @@ _INVALID = (
     "find the above list of errors at the endpoint "
     "`/connector-plugins/{{connectorType}}/config/validate`"
 )
+
+
+def _no_spark() -> JobContext:
+    """Return a context whose tasks fail: nothing is written to a cluster in memory."""
+
+    def run_tasks(*_: Any, **__: Any) -> Any:
+        raise EnvironmentFault("there is no Spark here")
+
+    kafka = KafkaOptions("localhost:1")
+    return JobContext(kafka=kafka, run_tasks=run_tasks, cores=1, state_address="memory:x")
 
 
 class MemoryService:
@@ -65,6 +89,23 @@ class MemoryService:
             archives=archives,
             schemas=SchemaCatalog(lambda: self.registries, archives),
         )
+        self.restores = RestoreRuns(lambda: archives, _no_spark)
+        proofs = ProofRuns(self.restores, lambda: self.runs, _no_spark)
+        documents = RunDocuments(MemoryStore("state"))
+        self.runs = RunBoard(documents, (self.restores, proofs), worker_id="w:8083")
+        self.runs.reconcile()
+
+    def plan_restore(self, asked: Mapping[str, str]) -> Preflight:
+        """Plan it as if every check of the target had passed, and one had failed."""
+        options = self.restores.parse(asked).options
+        place = self.catalog.archives.place(asked["archive.id"])
+        view = load_view(self.catalog.archives.store(place), "backup")
+        plan = plan_restore(load_contents(view, options), options, id="plan")
+        checks = (
+            Check(CheckStatus.PASS, "orders", "will be created"),
+            Check(CheckStatus.FAIL, "users", "it is not empty", "Restore into another topic."),
+        )
+        return Preflight(plan, checks, None, frozenset())
 
     def root(self) -> Json:
         return {"version": "4.1.0", "commit": "0123456789abcdef", "kafka_cluster_id": "c"}
@@ -106,6 +147,8 @@ class MemoryService:
         return tasks[task]
 
     def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if operation.name.endswith("_run"):
+            return operation.run(cast(Any, SimpleNamespace(runs=self.runs)), *args, **kwargs)
         run: Callable[P, R] = getattr(self, operation.name)
         return run(*args, **kwargs)
 

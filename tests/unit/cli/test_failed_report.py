@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.invoke import Cli
 
-from kafkeep.cli.restore import _PausedError, restore_page
+from kafkeep.cli.restore import _PausedError
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.maintenance.restore_page import restore_page
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.summary import RestoreSummary

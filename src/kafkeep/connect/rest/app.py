@@ -152,7 +152,14 @@ class _Dispatch:
             query = {name: request.query_params.getlist(name) for name in request.query_params}
             role = request.state.caller.role
             sees_secrets = self._security.shows_secrets_to(role)
-            call = Call(path=values, query=query, body=body, role=role, sees_secrets=sees_secrets)
+            call = Call(
+                path=values,
+                query=query,
+                body=body,
+                role=role,
+                caller=request.state.caller.name,
+                sees_secrets=sees_secrets,
+            )
             if endpoint.quick and self._service.answers_from_memory():
                 return endpoint.run(self._service, call)
             limiter = self._probes if endpoint.role is None else self._calls

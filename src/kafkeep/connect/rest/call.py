@@ -208,6 +208,8 @@ class Call:
     body: bytes = field(default=b"", repr=False)
     role: Role | None = None
     """The caller's role; None for an anonymous caller."""
+    caller: str = ""
+    """The caller's name."""
     sees_secrets: bool = False
     """True when the caller sees configurations with their secrets."""
 

@@ -155,6 +155,11 @@ class RunBoard:
             self._start_waiting()
             return self._live(self._runs[id])
 
+    def resume(self, id: str, who: str) -> Run:
+        """Continue a run that was paused or has failed, but start no draft."""
+        self._need(id).require("resume")
+        return self.start(id, who)
+
     def pause(self, id: str) -> Run:
         """Stop a run so that it can continue later."""
         return self._stop(id, "pause", RunStage.PAUSED)

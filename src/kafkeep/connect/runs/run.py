@@ -29,6 +29,7 @@ ENDED = (RunStage.DONE, RunStage.FAILED, RunStage.CANCELLED)
 _FROM: Mapping[str, tuple[RunStage, ...]] = {
     "change": (RunStage.DRAFT,),
     "start": (RunStage.DRAFT, RunStage.PAUSED, RunStage.FAILED),
+    "resume": (RunStage.PAUSED, RunStage.FAILED),
     "pause": ACTIVE,
     "cancel": (*ACTIVE, RunStage.PAUSED),
     "delete": (RunStage.DRAFT, RunStage.PAUSED, *ENDED),
@@ -37,6 +38,7 @@ _FROM: Mapping[str, tuple[RunStage, ...]] = {
 _DONE_WITH = {
     "change": "changed",
     "start": "started",
+    "resume": "resumed",
     "pause": "paused",
     "cancel": "cancelled",
     "delete": "deleted",
@@ -94,7 +96,7 @@ class Run:
     """True while work still ends after a pause or a cancel; never stored."""
 
     def may(self, action: str) -> bool:
-        """Return whether ``change``, ``start``, ``pause``, ``cancel`` or ``delete`` is possible."""
+        """Return whether an action is possible: ``start``, ``pause`` and so on."""
         return self.stage in _FROM[action] and not (action == "delete" and self.is_stopping)
 
     def require(self, action: str) -> None:

@@ -35,6 +35,7 @@ from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_p
 from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS, Definitions
 from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of, newest_objects
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
@@ -50,6 +51,7 @@ from kafkeep.connect.service.overview import (
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.restore.preflight import Preflight
 from kafkeep.retry import LEADER
 from kafkeep.spark.jvm import read_jvm
 
@@ -71,6 +73,7 @@ class Herder:
         loop: LeaderLoop,
         definitions: Definitions,
         context_for: Callable[[Mapping[str, str]], JobContext],
+        restores: RestoreRuns,
         tracking: TrackingOptions,
         totals: Totals,
         loggers: Loggers,
@@ -85,6 +88,7 @@ class Herder:
         self._leader = Leader(loop, definitions, context_for, loggers)
         self._forwarder = Forwarder(token, tls)
         self._definitions = definitions
+        self.restores = restores
         self._context_for = context_for
         self._tracking = tracking
         self._totals = totals
@@ -107,6 +111,10 @@ class Herder:
     def runs(self) -> RunBoard:
         """Restores and other long work, to read; operations change them."""
         return self._loop.runs
+
+    def plan_restore(self, asked: Mapping[str, str]) -> Preflight:
+        """Return what a restore would write, with all checks; writes nothing."""
+        return self.restores.plan(self._definitions.resolve(asked))
 
     def close(self) -> None:
         """Close the connections to other workers and to Kafka."""

@@ -226,6 +226,12 @@ def start_run(leader: Leader, name: str, who: str) -> Run:
 
 
 @operation
+def resume_run(leader: Leader, name: str, who: str) -> Run:
+    """Continue a run that was paused or has failed."""
+    return leader.runs.resume(name, who)
+
+
+@operation
 def pause_run(leader: Leader, name: str) -> Run:
     """Stop a run so that it can continue later."""
     return leader.runs.pause(name)

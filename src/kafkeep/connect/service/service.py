@@ -14,6 +14,7 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.runs.board import RunBoard
+from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
     ArchivedObject,
@@ -21,6 +22,7 @@ from kafkeep.connect.service.overview import (
     ServiceOverview,
     WorkerSettings,
 )
+from kafkeep.restore.preflight import Preflight
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +43,13 @@ class ConnectService(Protocol):
     @property
     def runs(self) -> RunBoard:
         """Restores and other long work, to read; ``change`` runs the operations on them."""
+
+    @property
+    def restores(self) -> RestoreRuns:
+        """How restores are asked for."""
+
+    def plan_restore(self, asked: Mapping[str, str]) -> Preflight:
+        """Return what a restore would write, with all checks; writes nothing."""
 
     def root(self) -> Json:
         """Return version, commit and kafka_cluster_id."""

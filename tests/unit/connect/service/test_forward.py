@@ -40,6 +40,7 @@ REQUESTS: list[tuple[Operation[..., Any], tuple[Any, ...], dict[str, Any], dict[
     (operations.create_run, ("c", CONFIG, "ann"), {}, {"asked": CONFIG, "who": "ann"}),
     (operations.change_run, ("c", CONFIG), {}, {"asked": CONFIG}),
     (operations.start_run, ("c", "ann"), {}, {"who": "ann"}),
+    (operations.resume_run, ("c", "ann"), {}, {"who": "ann"}),
     (operations.pause_run, ("c",), {}, {}),
     (operations.cancel_run, ("c",), {}, {}),
     (operations.delete_run, ("c",), {}, {}),

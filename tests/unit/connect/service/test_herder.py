@@ -73,6 +73,7 @@ def follower(journal: Journal) -> Herder:
         loop=loop,
         definitions=Definitions(providers=Providers()),
         context_for=unused,
+        restores=unused,
         tracking=TrackingOptions(),
         totals=Totals(),
         loggers=Loggers(lambda: 1),

@@ -11,12 +11,13 @@ from kafkeep.connect.rest.v1 import (
     group_moves,
     groups,
     messages,
+    restores,
     schemas,
     topics,
 )
 
 _RESOURCES = (
-    *(connectors, topics, messages, archives, archive_logs),
+    *(connectors, topics, messages, archives, archive_logs, restores),
     *(groups, group_moves, schemas),
 )
 
