@@ -214,7 +214,7 @@ def _section(path: str) -> str:
     first = path.strip("/").partition("/")[0]
     if first in ("new-connector", "check-config"):
         return "/connectors"
-    return f"/{first}"
+    return "/restores" if first == "new-restore" else f"/{first}"
 
 
 def _cookie(request: Request) -> str:

@@ -139,17 +139,18 @@ def parse_form(form: Mapping[str, str]) -> dict[str, str]:
         for name, text in form.items()
         if name.startswith(PREFIX) and text.strip()
     }
-    return {**config, **_parse_lines(form.get(OTHER, "").splitlines())}
+    return {**config, **parse_lines(form.get(OTHER, "").splitlines())}
 
 
-def _parse_lines(lines: Sequence[str]) -> dict[str, str]:
+def parse_lines(lines: Sequence[str]) -> dict[str, str]:
+    """Return the keys of lines ``key=value``; RestError 400 for a line that is none."""
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         key, equals, text = line.partition("=")
         if not equals or not key.strip():
-            raise RestError(400, f"Line {number} of the other keys is not key=value: {line!r}")
+            raise RestError(400, f"Line {number} is not key=value: {line!r}")
         found[key.strip()] = text.strip()
     return found
 

@@ -16,6 +16,8 @@ from kafkeep.ui.pages import (
     groups,
     messages,
     overview,
+    restore_wizard,
+    restores,
     schemas,
     settings,
     topics,
@@ -33,6 +35,8 @@ _PAGES: tuple[Any, ...] = (
     group_moves,
     archive,
     archive_contents,
+    restores,
+    restore_wizard,
     schemas,
     settings,
 )

@@ -1,0 +1,221 @@
+"""The restore wizard without JavaScript, and the pages of restores in every stage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.archive_builder import build_archive, partition
+from tests.support.waiting import until
+from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
+
+from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.rest.v1.restores import newest_proof
+from kafkeep.connect.runs.run import Run, RunProgress, RunStage
+from kafkeep.connect.service import operations
+from kafkeep.connect.worker.rest_security import RestSecurity
+from kafkeep.maintenance.report import ReportPage, Table, Timeline, report_to_json
+from kafkeep.store.open import open_store
+
+SECRET = "sasl.jaas.config=org.x.PlainLoginModule required username=a password='hunter2';"
+RESULT = {
+    "records": 5,
+    "already_there": 2,
+    "bytes": 100,
+    "objects": 1,
+    "commit": 3,
+    "log": "backup",
+    "topics": {"t": 5},
+    "seconds": 2.0,
+    "warnings": [SCRIPT],
+    "commands": ["kafka-configs"],
+    "targets": [{"topic": "orders", "target": "copy"}],
+}
+PAGE = ReportPage(
+    title="Restore",
+    verdict="done",
+    mood="good",
+    summary=SCRIPT,
+    facts=[("archive", SCRIPT)],
+    sections=[
+        Table("Topics", ("topic", "records"), [(SCRIPT, 7), (None, 1)]),
+        Timeline("When", [("t-0", 0.5, 1.0, "fast")]),
+    ],
+    document={"verdict": "done", "topic": SCRIPT},
+)
+
+
+@pytest.fixture
+def place(service: ConsoleService, tmp_path: Path) -> ArchivePlace:
+    topics = {"orders": [partition(0, 10)], "users": [partition(0, 5)]}
+    build_archive(open_store(str(tmp_path)), topics)
+    made = ArchivePlace(address=str(tmp_path), connectors=("sink",))
+    service.places.append(made)
+    return made
+
+
+@pytest.fixture
+def draft(service: ConsoleService, place: ArchivePlace, browser: Browser) -> Run:
+    token = browser.token("/ui/new-restore")
+    sent = browser.post("/ui/new-restore", token, **{"archive.id": place.id})
+    id = re.fullmatch(r"/ui/restores/([0-9a-z-]+)/what", sent.headers["location"])
+    assert id is not None
+    return service.runs.find(id[1], "restore")
+
+
+def store(service: ConsoleService, run: Run, **changes: object) -> Run:
+    """Put a run into a stage that takes a cluster to reach."""
+    return service.runs._next(run, **changes)
+
+
+def test_the_wizard_makes_a_restore_step_by_step(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    what = browser.get(f"{here}/what")
+    assert "10 records" in what
+    assert "<circle" in what
+    token = browser.token(f"{here}/what")
+    sent = browser.post(f"{here}/what", token, **{"pick:orders": "on", "key:restore.commit": ""})
+    assert sent.headers["location"] == f"{here}/where"
+    assert 'name="target:orders"' in browser.get(f"{here}/where")
+    form = {
+        "target:orders": "copy",
+        "key:producer.override.bootstrap.servers": "other:9092",
+        "client": f"security.protocol=SASL_SSL\n{SECRET}",
+        "key:restore.exact.offsets": "true",
+        "other": "transforms=x",
+    }
+    wrong = browser.post(f"{here}/where", token, 400, **form)
+    assert "transforms" in wrong.text
+    sent = browser.post(f"{here}/where", token, **{**form, "other": ""})
+    assert sent.headers["location"] == f"{here}/check"
+    asked = service.runs.find(draft.id).asked
+    assert asked["topics"] == "orders:copy"
+    assert asked["restore.exact.offsets"] == "true"
+    assert "hunter2" in asked["producer.override.sasl.jaas.config"]
+    for path in ("/what", "/where", "/check", "/plan"):
+        assert "hunter2" not in browser.get(here + path)
+    plan = browser.get(f"{here}/plan")
+    assert "1 check fails" in plan
+    assert "Restore into another topic." in plan
+    assert "copy" in plan
+    # Sending the masked form again keeps the secret.
+    browser.post(
+        f"{here}/where",
+        token,
+        **{**form, "other": "", "client": "security.protocol=SASL_SSL\nsasl.jaas.config=******"},
+    )
+    assert service.runs.find(draft.id).asked == asked
+
+
+def test_wrong_input_is_shown_again_with_one_clear_sentence(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    token = browser.token(f"{here}/what")
+    page = browser.post(f"{here}/what", token, 400, **{"key:restore.partitions": "x"}).text
+    assert "is not a partition" in page
+    page = browser.post(f"{here}/where", token, 400, client="no equals sign").text
+    assert "Line 1 is not key=value" in page
+    page = browser.post(f"{here}/where", token, 400, other="topics=a").text
+    assert "has a field of its own" in page
+    page = browser.post("/ui/new-restore", token, 400).text
+    assert "Choose an archive" in page
+    assert service.runs.find(draft.id).asked == draft.asked
+
+
+def test_a_started_restore_shows_its_stage_and_what_may_be_done(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    moving = RunProgress(phase="Writing", done=50, total=100, per_second=5.0, seconds_left=10.0)
+    run = store(
+        service,
+        draft,
+        stage=RunStage.PAUSED,
+        progress=moving,
+        asked={**draft.asked, "topics": SCRIPT, "producer.override.ssl.key.password": "hunter2"},
+    )
+    page = browser.get(here)
+    assert "50 of 100 records" in page
+    assert "Resume" in page
+    assert "Pause<" not in page
+    assert SCRIPT not in page
+    assert "hunter2" not in page
+    assert SCRIPT not in browser.get("/ui/restores")
+    token = browser.token(here)
+    browser.post(f"{here}/pause", token, 409)
+    browser.post(f"{here}/cancel", token)
+    assert "after 50 of 100 records were written" in browser.get(here)
+    run = service.runs.find(run.id)
+    store(service, run, stage=RunStage.FAILED, error=SCRIPT, hint="Use another topic.")
+    failed = browser.get(here)
+    assert "Use another topic." in failed
+    assert SCRIPT not in failed
+    page = browser.post(f"{here}/delete", token, 400, confirm="no").text
+    assert "That is not the id" in page
+    browser.post(f"{here}/delete", token, confirm=run.id)
+    assert "Nothing was restored here yet" in browser.get("/ui/restores")
+    browser.get(here, 404)
+
+
+def test_a_restore_that_is_done_has_a_report_and_can_be_proven(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    browser.get(f"{here}/report", 404)
+    report = service.runs._documents.save_report(draft.id, report_to_json(PAGE))
+    ended = {"result": RESULT, "verdict": "warn", "report": report, "ended_ms": 1}
+    store(service, draft, stage=RunStage.DONE, **ended)
+    page = browser.get(here)
+    assert "Done, with warnings" in page
+    assert SCRIPT not in page
+    shown = browser.get(f"{here}/report")
+    assert SCRIPT not in shown
+    assert "1.0 s" in shown
+    assert SCRIPT not in browser.get(f"{here}/report.html")
+    assert '"verdict": "done"' in browser.get(f"{here}/report.json")
+    browser.post(f"{here}/proof", browser.token(here))
+
+    def proof() -> Run:
+        found = newest_proof(service, draft.id)
+        assert found is not None
+        return found
+
+    until(lambda: proof().progress is not None, "the comparison begins")
+    proof_id = proof().id
+    service.change(operations.cancel_run, proof_id)
+    until(lambda: not service.runs._attempts, "it ends")
+    differs = {
+        "matched": 3,
+        "archived": 5,
+        "differences": [SCRIPT],
+        "notes": [],
+    }
+    run = replace(proof(), result=differs, verdict="bad", stage=RunStage.DONE, report=report)
+    store(service, run)
+    page = browser.get(here)
+    assert "3 of 5 records" in page
+    assert SCRIPT not in page
+
+
+def test_roles_decide_what_is_shown_and_done(
+    open_browser: Callable[..., Browser], secured: RestSecurity, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    reader = open_browser(secured, Authorization="Bearer READ")
+    operator = open_browser(secured, Authorization="Bearer OPERATE")
+    assert "New restore" not in reader.get("/ui/restores").replace("<title>New", "")
+    reader.get(f"{here}/plan", 403)
+    assert "check" in operator.get(f"{here}/plan")
+    assert "Start the restore" not in operator.get(f"{here}/check")
+    operator.get("/ui/new-restore", 403)
+    admin = open_browser(secured, Authorization="Bearer ADMIN")
+    token = admin.token(f"{here}/check")
+    assert "Start the restore" in admin.get(f"{here}/check")
+    admin.client.headers["Authorization"] = "Bearer OPERATE"
+    admin.post(f"{here}/start", token, 403)
