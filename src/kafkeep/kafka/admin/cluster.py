@@ -44,10 +44,6 @@ _CONFIG_SOURCES = {
 }
 
 
-_Asked = Mapping[str, Collection[tuple[int, int]]]
-"""Topic → the index and leader epoch of each partition in one request."""
-
-
 @dataclass(frozen=True, slots=True)
 class Broker:
     """One broker of the cluster."""
@@ -243,32 +239,19 @@ class OffsetRequests:
     ) -> dict[TopicPartition, int]:
         """Return the first offset at or after each time; -1 if there is none."""
         kind = ListOffsetsRequest.ListOffsetsTopic
-
-        def make(asked: _Asked) -> Any:
-            topics = [
-                kind(
-                    name=topic,
-                    partitions=[
-                        kind.ListOffsetsPartition(
-                            partition_index=index,
-                            current_leader_epoch=epoch,
-                            timestamp=times[topic, index],
-                        )
-                        for index, epoch in partitions
-                    ],
-                )
-                for topic, partitions in asked.items()
-            ]
-            return ListOffsetsRequest(
+        return await self._ask_leaders(
+            times,
+            lambda topic, index, epoch: kind.ListOffsetsPartition(
+                partition_index=index, current_leader_epoch=epoch, timestamp=times[topic, index]
+            ),
+            lambda asked: ListOffsetsRequest(
                 replica_id=_CONSUMER,
                 isolation_level=int(isolation),
-                topics=topics,
+                topics=[kind(name=topic, partitions=parts) for topic, parts in asked.items()],
                 timeout_ms=self._routes.link.request_timeout_ms,
                 min_version=1,
-            )
-
-        return await self._ask_leaders(
-            times, make, lambda topic, part: ((topic.name, part.partition_index), part.offset)
+            ),
+            lambda topic, part: ((topic.name, part.partition_index), part.offset),
         )
 
     async def delete_before(
@@ -276,25 +259,15 @@ class OffsetRequests:
     ) -> dict[TopicPartition, int]:
         """Move each log start offset up to the given offset; return the log start offsets."""
         kind = DeleteRecordsRequest.DeleteRecordsTopic
-
-        def make(asked: _Asked) -> Any:
-            topics = [
-                kind(
-                    name=topic,
-                    partitions=[
-                        kind.DeleteRecordsPartition(
-                            partition_index=index, offset=offsets[topic, index]
-                        )
-                        for index, _ in partitions
-                    ],
-                )
-                for topic, partitions in asked.items()
-            ]
-            return DeleteRecordsRequest(topics=topics, timeout_ms=_DELETE_TIMEOUT_MS)
-
         return await self._ask_leaders(
             offsets,
-            make,
+            lambda topic, index, _epoch: kind.DeleteRecordsPartition(
+                partition_index=index, offset=offsets[topic, index]
+            ),
+            lambda asked: DeleteRecordsRequest(
+                topics=[kind(name=topic, partitions=parts) for topic, parts in asked.items()],
+                timeout_ms=_DELETE_TIMEOUT_MS,
+            ),
             lambda topic, part: ((topic.name, part.partition_index), part.low_watermark),
         )
 
@@ -303,27 +276,16 @@ class OffsetRequests:
     ) -> dict[TopicPartition, EpochEnd]:
         """Return the end of each leader epoch in the leader's log."""
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-
-        def make(asked: _Asked) -> Any:
-            topics = [
-                kind(
-                    topic=topic,
-                    partitions=[
-                        kind.OffsetForLeaderPartition(
-                            partition=index,
-                            current_leader_epoch=epoch,
-                            leader_epoch=epochs[topic, index],
-                        )
-                        for index, epoch in partitions
-                    ],
-                )
-                for topic, partitions in asked.items()
-            ]
-            return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=topics, min_version=2)
-
         return await self._ask_leaders(
             epochs,
-            make,
+            lambda topic, index, epoch: kind.OffsetForLeaderPartition(
+                partition=index, current_leader_epoch=epoch, leader_epoch=epochs[topic, index]
+            ),
+            lambda asked: OffsetForLeaderEpochRequest(
+                replica_id=_CONSUMER,
+                topics=[kind(topic=topic, partitions=parts) for topic, parts in asked.items()],
+                min_version=2,
+            ),
             lambda topic, part: (
                 (topic.topic, part.partition),
                 EpochEnd(part.leader_epoch, part.end_offset),
@@ -333,10 +295,15 @@ class OffsetRequests:
     async def _ask_leaders(
         self,
         partitions: Collection[TopicPartition],
-        make: Callable[[_Asked], Any],
+        describe: Callable[[str, int, int], Any],
+        make: Callable[[Mapping[str, list[Any]]], Any],
         read: Callable[[Any, Any], tuple[TopicPartition, Value]],
     ) -> dict[TopicPartition, Value]:
-        """Send each leader a request built by ``make``; return the values that ``read`` yields."""
+        """Send each leader a request for its partitions; return the values that ``read`` yields.
+
+        ``describe`` gets topic, partition and leader epoch and returns the part of the request
+        about them; ``make`` builds the request from these parts by topic.
+        """
 
         async def ask(
             node: int,
@@ -344,9 +311,10 @@ class OffsetRequests:
             topics: Mapping[str, TopicDescription],
             deadline: float,
         ) -> LeaderAnswers[Value]:
-            asked: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            asked: dict[str, list[Any]] = defaultdict(list)
             for topic, index in wanted:
-                asked[topic].append((index, topics[topic].partitions[index].leader_epoch))
+                epoch = topics[topic].partitions[index].leader_epoch
+                asked[topic].append(describe(topic, index, epoch))
             answer = await self._routes.link.send(make(asked), node, deadline=deadline)
             found: dict[TopicPartition, tuple[int, Value]] = {}
             for answered in answer.topics:

@@ -187,6 +187,13 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
         return transport
 
 
+def call_back(
+    future: Any, done: Callable[[Any], None], failed: Callable[[BaseException], None]
+) -> None:
+    """Call one of both with the value or the exception of a future of kafka-python."""
+    future._add_cb_eb(done, failed)
+
+
 def throttled_seconds(connection: Any) -> float:
     """Return how long the broker asked this connection to wait."""
     return float(connection._throttle_time - time.monotonic())

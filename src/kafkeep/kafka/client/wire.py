@@ -28,6 +28,7 @@ from kafkeep.kafka.client.fetch import (
 )
 from kafkeep.kafka.client.metadata import Metadata
 from kafkeep.kafka.client.produce import Batch, Produce, Produced
+from kafkeep.kafka.client.transport import call_back
 from kafkeep.options.kafka import KafkaOptions
 
 __all__ = [
@@ -138,7 +139,7 @@ class Wire:
         def failed(error: BaseException) -> None:
             answer.set_exception(self._as_ours(error))
 
-        self.link.run(coroutine, *args)._add_cb_eb(answer.set_result, failed)
+        call_back(self.link.run(coroutine, *args), answer.set_result, failed)
         return Pending(answer)
 
     def _as_ours(self, error: BaseException) -> BaseException:
