@@ -42,15 +42,21 @@ def test_the_demo_ends_by_itself_with_every_record_as_it_was(tmp_path: Path) -> 
     assert _left_over(tmp_path) == []
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_the_demo_cleans_up_when_it_is_interrupted(tmp_path: Path, sign: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("sign", "step"),
+    [(signal.SIGINT, "2."), (signal.SIGTERM, "  $ kafkeep dev up --folder")],
+    ids=["once the services run", "while the services start"],
+)
+def test_the_demo_cleans_up_when_it_is_interrupted(
+    tmp_path: Path, sign: signal.Signals, step: str
+) -> None:
     demo = _demo(tmp_path)
     folder = None
     assert demo.stdout is not None
-    for line in demo.stdout:  # until the broker is there
+    for line in demo.stdout:
         if "dev up --folder" in line:
             folder = Path(line.split()[-1])
-        if line.startswith("2."):
+        if line.startswith(step):
             break
     demo.send_signal(sign)
     _, stderr = demo.communicate(timeout=PATIENCE_S)

@@ -32,9 +32,9 @@ def run_demo(
     place = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)) if folder is None else folder
     _refuse_taken(place)
     began = time.monotonic()
-    tell(heading(1, "Start Kafka and an S3 server on this machine").lstrip("\n"))
-    tell(f"  $ kafkeep dev up --folder {place}")
     try:
+        tell(heading(1, "Start Kafka and an S3 server on this machine").lstrip("\n"))
+        tell(f"  $ kafkeep dev up --folder {place}")
         with open_spark() as spark:
             services = start(DevOptions(folder=place), progress=lambda line: tell(f"  {line}"))
             result = Story(services, spark, tell, stream_seconds=stream_seconds).run()
