@@ -78,7 +78,7 @@ def _read_one(bootstrap: str, topic: str) -> bytes | None:
     return message.value() if message else None
 
 
-def test_data_survives_down_and_up(folder: Path, topic_name: str) -> None:
+def test_data_survives_a_killed_broker_and_down_and_up(folder: Path, topic_name: str) -> None:
     first = start(DevOptions(folder=folder))
     assert first.alive
     admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
@@ -88,6 +88,12 @@ def test_data_survives_down_and_up(folder: Path, topic_name: str) -> None:
     client.put_object(Bucket=first.s3.bucket, Key="k", Body=b"kept")
     client.close()
     assert start(DevOptions(folder=folder)) == first  # nothing to do
+
+    kill_broker(folder, 1)
+    assert not status(folder).brokers[0].alive
+    start_broker(folder, 1)
+    assert status(folder).alive
+    assert _read_one(first.bootstrap_servers, topic_name) == b"kept"
 
     stop(folder)
     down = status(folder)
@@ -103,16 +109,6 @@ def test_data_survives_down_and_up(folder: Path, topic_name: str) -> None:
 
     stop(folder, purge=True)
     assert not folder.exists()
-
-
-def test_killed_broker_comes_back_with_its_data(folder: Path, topic_name: str) -> None:
-    up = start(DevOptions(folder=folder))
-    _produce({"bootstrap.servers": up.bootstrap_servers}, topic_name, b"kept")
-    kill_broker(folder, 1)
-    assert not status(folder).brokers[0].alive
-    start_broker(folder, 1)
-    assert status(folder).alive
-    assert _read_one(up.bootstrap_servers, topic_name) == b"kept"
 
 
 def test_status_prints_one_json_document(services: DevStatus) -> None:

@@ -219,7 +219,7 @@ def kill_restores(trial: TopicTrial, kills: int) -> None:
 
 
 def test_killed_backups_lose_and_double_nothing(trial: TopicTrial) -> None:
-    kill_backups(trial, 3)
+    kill_backups(trial, 2)
     trial.run(*trial.restore).expect(0, 3)
     trial.check_restored()
 
