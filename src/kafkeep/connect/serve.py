@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from kafkeep.clock import now_ms
+from kafkeep.connect.catalog.archives import ArchivePlace
 from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
@@ -193,6 +194,7 @@ class _Parts:
             kafka=worker.kafka,
             now_ms=now_ms,
             settings=_settings(worker, worker_id, store.describe()),
+            state=ArchivePlace(address=worker.state_address, storage=storage),
             tls=None if worker.tls is None else worker.tls.client,
         )
         return cls(

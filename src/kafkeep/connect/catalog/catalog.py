@@ -9,6 +9,7 @@ from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.commit_history import CommitHistory
+from kafkeep.connect.catalog.doctor import WorkerDoctor
 from kafkeep.connect.catalog.group_moves import GroupMoves
 from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.catalog.left_overs import LeftOverFinder
@@ -29,12 +30,15 @@ class Catalog:
     cluster: LiveCluster
     archives: Archives
     schemas: SchemaCatalog
+    state: ArchivePlace | None = None
+    """Where the service keeps its state; None: it is not checked."""
     topics: TopicCatalog = field(init=False)
     messages: MessageCatalog = field(init=False)
     commits: CommitHistory = field(default_factory=CommitHistory)
     left_overs: LeftOverFinder = field(init=False)
     groups: ConsumerGroups = field(init=False)
     group_moves: GroupMoves = field(init=False)
+    doctor: WorkerDoctor = field(init=False)
 
     def __post_init__(self) -> None:
         topics = TopicCatalog(self.cluster, self.archives)
@@ -46,6 +50,8 @@ class Catalog:
         object.__setattr__(self, "groups", groups)
         moves = GroupMoves(self.cluster, self.archives, groups, now_ms)
         object.__setattr__(self, "group_moves", moves)
+        doctor = WorkerDoctor(self.cluster.options, self.state, self.archives.places)
+        object.__setattr__(self, "doctor", doctor)
 
     def close(self) -> None:
         """Close the connections to Kafka, and end what reads logs."""

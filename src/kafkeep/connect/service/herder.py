@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from kafkeep.connect.catalog.archives import ArchiveLog, Archives
+from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.registries import registry_places
@@ -82,6 +82,7 @@ class Herder:
         kafka: KafkaOptions,
         now_ms: Callable[[], int],
         settings: WorkerSettings | None = None,
+        state: ArchivePlace | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = loop
@@ -103,6 +104,7 @@ class Herder:
             cluster=LiveCluster(kafka),
             archives=archives,
             schemas=SchemaCatalog(registry_places(self._resolved, context_for), archives),
+            state=state,
         )
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from kafkeep.connect.worker.rest_security import Role
 from kafkeep.ui.frame import NavLink, load_assets
 from kafkeep.ui.visit import PageRoute, Visit
 
@@ -20,4 +21,12 @@ def show(visit: Visit) -> Response:
     )
 
 
-ROUTES = (PageRoute(path="/settings", run=show),)
+def examine(visit: Visit) -> Response:
+    """Run the checks and show them; htmx gets them for the page that asked."""
+    return visit.part("settings/checks.html", parts=visit.service.catalog.doctor.examine())
+
+
+ROUTES = (
+    PageRoute(path="/settings", run=show),
+    PageRoute(path="/settings/doctor", run=examine, role=Role.OPERATE, method="POST"),
+)

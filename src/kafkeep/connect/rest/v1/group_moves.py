@@ -20,6 +20,7 @@ from kafkeep.connect.rest.json_schemas import (
     object_schema,
 )
 from kafkeep.connect.rest.path_segment import from_segment
+from kafkeep.connect.rest.v1.doctor import CHECK
 from kafkeep.connect.rest.v1.root import ROOT
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
@@ -202,15 +203,6 @@ _MOVE = {
     "offset": NUMBER,
     "note": MAYBE_TEXT,
 }
-_CHECK = object_schema(
-    {
-        "verdict": {"type": "string", "enum": ["pass", "warn", "fail"]},
-        "subject": TEXT,
-        "what": TEXT,
-        "hint": MAYBE_TEXT,
-        "exit_code": NUMBER,
-    }
-)
 _PLACE = {"topic": TEXT, "partition": NUMBER}
 SCHEMAS = {
     "GroupMovePlan": object_schema(
@@ -220,7 +212,7 @@ SCHEMAS = {
             "log": TEXT,
             "topics": list_schema(object_schema({"archived": TEXT, "target": TEXT})),
             "moves": list_schema(object_schema({**_MOVE, "live": MAYBE_NUMBER, "why": TEXT})),
-            "checks": list_schema(_CHECK),
+            "checks": list_schema(CHECK),
             "refused": {"type": "boolean"},
             "digest": {"type": "string", "description": "Send it to apply."},
         }

@@ -8,6 +8,7 @@ from kafkeep.connect.rest.v1 import (
     archive_logs,
     archives,
     connectors,
+    doctor,
     group_moves,
     groups,
     messages,
@@ -18,7 +19,7 @@ from kafkeep.connect.rest.v1 import (
 
 _RESOURCES = (
     *(connectors, topics, messages, archives, archive_logs, restores),
-    *(groups, group_moves, schemas),
+    *(groups, group_moves, schemas, doctor),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
