@@ -12,7 +12,7 @@ from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
 from kafkeep.connect.model import TargetState
 from kafkeep.ui.frame import POLICY
-from kafkeep.ui.pages.connectors import OFFSETS_SHOWN
+from kafkeep.ui.pages.connector_offsets import OFFSETS_SHOWN
 
 NAME = "<script>alert('n')<"
 AT = "/ui/connectors/" + quote(NAME, safe="")

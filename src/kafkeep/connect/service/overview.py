@@ -61,8 +61,8 @@ class ServiceOverview:
 
     @property
     def running(self) -> int:
-        """How many connectors run."""
-        return sum(one.state is RunState.RUNNING for one in self.connectors)
+        """How many connectors run with all of their tasks."""
+        return sum(one.state is RunState.RUNNING and not one.has_failed for one in self.connectors)
 
     @property
     def lag_records(self) -> int | None:

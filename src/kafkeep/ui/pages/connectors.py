@@ -11,12 +11,10 @@ from kafkeep.connect.service.overview import ConnectorOverview, ServiceOverview
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.pages.overview import chart_values
-from kafkeep.ui.paging import Paging, page_number
 from kafkeep.ui.visit import PageRoute, Visit
 
 NAV = NavLink("Connectors", "/connectors", "c", "connectors")
 OBJECTS_SHOWN = 100
-OFFSETS_SHOWN = 200
 TABS = (
     ("overview", "Overview", ""),
     ("tasks", "Tasks", "/tasks"),
@@ -81,15 +79,21 @@ def detail_live(visit: Visit) -> dict[str, str]:
     }
 
 
-def _tab(visit: Visit, tab: str, **values: Any) -> Response:
+def tab_page(visit: Visit, tab: str, *, http_status: int = 200, **values: Any) -> Response:
+    """Return one tab of a connector."""
     return visit.page(
-        f"connectors/{tab}.html", title=visit.name, tab=tab, **_facts(visit), **values
+        f"connectors/{tab}.html",
+        title=visit.name,
+        http_status=http_status,
+        tab=tab,
+        **_facts(visit),
+        **values,
     )
 
 
 def show_overview(visit: Visit) -> Response:
     """Show state, lag, rate and why it failed."""
-    return _tab(visit, "overview")
+    return tab_page(visit, "overview")
 
 
 def show_growth(visit: Visit) -> Response:
@@ -106,27 +110,19 @@ def show_growth(visit: Visit) -> Response:
 
 def show_tasks(visit: Visit) -> Response:
     """Show each task with its trace."""
-    return _tab(visit, "tasks")
+    return tab_page(visit, "tasks")
 
 
 def show_config(visit: Visit) -> Response:
     """Show the configuration with its secrets masked."""
     config = visit.shown(visit.service.connector(visit.name).config)
-    return _tab(visit, "config", config=dict(sorted(config.items())))
-
-
-def show_offsets(visit: Visit) -> Response:
-    """Show how far the connector is in each partition."""
-    rows, problem = _tolerant(visit, "offsets")
-    paging = Paging(len(rows), page_number(visit.query), OFFSETS_SHOWN)
-    shown = rows[paging.start : paging.end]
-    return _tab(visit, "offsets", offsets=shown, problem=problem, paging=paging)
+    return tab_page(visit, "config", config=dict(sorted(config.items())))
 
 
 def show_topics(visit: Visit) -> Response:
     """Show the topics that the connector has used."""
-    rows, problem = _tolerant(visit, "topics")
-    return _tab(visit, "topics", topics=rows, problem=problem)
+    rows, problem = tolerant(visit, "topics")
+    return tab_page(visit, "topics", topics=rows, problem=problem)
 
 
 def show_objects(visit: Visit) -> Response:
@@ -136,10 +132,10 @@ def show_objects(visit: Visit) -> Response:
         rows, problem = list(visit.service.objects(visit.name, OBJECTS_SHOWN)), ""
     except KafkeepError as error:
         rows, problem = [], error.message
-    return _tab(visit, "objects", objects=rows, problem=problem)
+    return tab_page(visit, "objects", objects=rows, problem=problem)
 
 
-def _tolerant(visit: Visit, what: str) -> tuple[list[Any], str]:
+def tolerant(visit: Visit, what: str) -> tuple[list[Any], str]:
     """Return what the service reads from stores that may not answer, or why it cannot."""
     visit.service.status(visit.name)
     try:
@@ -159,7 +155,6 @@ ROUTES = (
     PageRoute(path="/connectors/{name}/growth", run=show_growth),
     PageRoute(path="/connectors/{name}/tasks", run=show_tasks),
     PageRoute(path="/connectors/{name}/config", run=show_config),
-    PageRoute(path="/connectors/{name}/offsets", run=show_offsets),
     PageRoute(path="/connectors/{name}/topics", run=show_topics),
     PageRoute(path="/connectors/{name}/objects", run=show_objects),
 )
