@@ -47,6 +47,7 @@ test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is print
 	$(BIN)/pytest tests/integration/test_kill.py tests/integration/test_kill_restore.py \
 	  tests/integration/test_kill_places.py tests/integration/test_sink_kill.py \
 	  tests/integration/test_brokers.py tests/integration/test_group_moves.py \
+	  tests/integration/test_check_runs.py \
 	  tests/integration/test_dev.py::test_three_brokers_survive_the_loss_of_one \
 	  tests/property/test_log_machine.py::TestLogMachineForLong \
 	  tests/integration/test_connect_jobs.py::test_a_source_killed_at_every_place_doubles_and_loses_nothing \

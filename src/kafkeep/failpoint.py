@@ -88,6 +88,9 @@ PLACES: Mapping[str, str] = {
     # The service
     "journal.before": "a change of a connector is not stored yet",
     "journal.after": "the change is stored, its caller has no answer: it is not repeated",
+    "verification.read": "an archive is verified, nothing says so: it is verified again",
+    "schedule.created": "a scheduled run is a draft: the next leader starts it",
+    "schedule.started": "a scheduled run is started, its schedule does not say so: it runs once",
 }
 """Every failpoint, with the state that a process which dies there leaves behind."""
 

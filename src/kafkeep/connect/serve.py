@@ -24,8 +24,10 @@ from kafkeep.connect.rest.middleware import ForwardMiddleware
 from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.documents import RunDocuments
+from kafkeep.connect.runs.drill import DrillRuns
 from kafkeep.connect.runs.proof import ProofRuns
 from kafkeep.connect.runs.restore import RestoreRuns
+from kafkeep.connect.runs.verification import VerificationRuns
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import SecretRedactor, mask
 from kafkeep.connect.service.forward import shared_token
@@ -170,9 +172,11 @@ class _Parts:
         )
         restores = RestoreRuns(lambda: herder.catalog.archives, restore_context)
         proofs = ProofRuns(restores, lambda: herder.runs, restore_context, definitions.resolve)
+        verifications = VerificationRuns(lambda: herder)
+        drills = DrillRuns(lambda: herder.catalog.archives, restore_context)
         runs = RunBoard(
             RunDocuments(store),
-            (restores, proofs),
+            (restores, proofs, verifications, drills),
             worker_id=worker_id,
             resolve=definitions.resolve,
             secrets=secrets,

@@ -61,6 +61,15 @@ Restore = Callable[[RestoreOptions, Locations, SparkOptions], Restored]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrillSteps:
+    """The two steps of a drill that need Spark, on a session that the caller brings."""
+
+    restore: Callable[[RestoreOptions], Restored]
+    compare: Callable[[CompareOptions, str], CompareResult]
+    """Compare the cluster with the log of this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrillResult:
     """The result of a drill."""
 
@@ -120,26 +129,47 @@ class DrillResult:
 def run_drill(
     options: DrillOptions, locations: Locations, spark: SparkOptions, restore: Restore
 ) -> DrillResult:
+    """Restore, compare and clean up in a Spark session of its own; see ``drill``."""
+    with BackgroundSession(spark) as session:
+
+        def restore_on_session(given: RestoreOptions) -> Restored:
+            session.session()  # both steps share it
+            return restore(given, locations, spark)
+
+        def compare_on_session(given: CompareOptions, name: str) -> CompareResult:
+            return run_compare(given, locations, spark, name=name)
+
+        steps = DrillSteps(restore=restore_on_session, compare=compare_on_session)
+        return drill(options, locations, steps)
+
+
+def drill(
+    options: DrillOptions, locations: Locations, steps: DrillSteps, *, id: str = ""
+) -> DrillResult:
     """Restore, compare and clean up; the scratch topics are always deleted.
 
-    A drill that is killed with SIGKILL leaves them; the next drill reports them.
+    A drill that is killed with SIGKILL leaves them. The next drill with the same ``id`` deletes
+    them, and any other drill reports them.
     """
     began_ms, began = now_ms(), time.monotonic()
-    with BackgroundSession(spark) as session, Wire(locations.kafka) as wire:
+    with Wire(locations.kafka) as wire:
         admin = Admin(wire)
         store = open_store(locations.archive, locations.storage)
         view = view_to_try(store, options)
         wanted = CompareOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
         sources = [info for info, _ in choose_topics(view.topics, wanted)]
-        scratch = scratch_names([info.topic for info in sources], began_ms)
+        scratch = scratch_names([info.topic for info in sources], began_ms, id)
+        kept: list[str] = []
         leftovers = _leftovers(admin)
+        if id:
+            mine = tuple(name for name in leftovers if name.startswith(f"{PREFIX}{id}-"))
+            _delete(admin, mine, kept)
+            leftovers = tuple(name for name in leftovers if name not in mine)
         archived = {(info.topic, info.incarnation) for info in sources}
         picks = pick_sample(view, archived, options.sample, random.SystemRandom())
-        session.session()  # both runs below share it
-        kept: list[str] = []
         names = tuple(scratch.values())
         with cleaned_up(admin, names, kept), tempfile.TemporaryDirectory() as folder:
-            restored = restore(
+            restored = steps.restore(
                 RestoreOptions(
                     topics=tuple(scratch.items()),
                     commit=view.commit,
@@ -148,16 +178,10 @@ def run_drill(
                     replication_factor=options.replication_factor,
                     rate_bytes=options.rate_bytes,
                     state=folder,
-                ),
-                locations,
-                spark,
+                )
             )
-            against = run_compare(
-                replace(wanted, topics=tuple(scratch.items()), offsets=picks),
-                locations,
-                spark,
-                name=view.name,
-            )
+            compared = replace(wanted, topics=tuple(scratch.items()), offsets=picks)
+            against = steps.compare(compared, view.name)
     return DrillResult(
         against=against,
         archived=sum(e.own_records for name in archived for e in view.entries(*name)),
@@ -177,10 +201,10 @@ def view_to_try(store: ObjectStore, options: DrillOptions) -> ArchiveView:
     return load_chosen(store, options.name, topics, at_ms=options.at_ms, commit=options.commit)
 
 
-def scratch_names(topics: Sequence[str], at_ms: int) -> dict[str, str]:
-    """Return a unique name for each topic: prefix, time, random part, number, topic."""
+def scratch_names(topics: Sequence[str], at_ms: int, id: str = "") -> dict[str, str]:
+    """Return a unique name for each topic: prefix, id or time, random part, number, topic."""
     when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    run = f"{PREFIX}{when}-{uuid.uuid4().hex[:8]}"
+    run = f"{PREFIX}{id or when}-{uuid.uuid4().hex[:8]}"
     return {
         topic: f"{run}-{number}-{topic[:_LONGEST_TOPIC]}" for number, topic in enumerate(topics)
     }
@@ -224,11 +248,15 @@ def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterat
     try:
         yield
     finally:
-        try:
-            admin.delete_topics(topics)
-        except KafkeepError as error:
-            kept.append(f"scratch topics were not deleted: {error.message}")
-            logger.warning("%s", kept[-1])
+        _delete(admin, topics, kept)
+
+
+def _delete(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> None:
+    try:
+        admin.delete_topics(topics)
+    except KafkeepError as error:
+        kept.append(f"scratch topics were not deleted: {error.message}")
+        logger.warning("%s", kept[-1])
 
 
 def _warnings(restored: Restored) -> Iterator[str]:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, cast
 
 from tests.support.connect.memory_cluster import MemoryCluster
+from tests.support.connect.memory_drills import MemoryDrills
 
 from kafkeep.archive.view import load_view
 from kafkeep.check_result import Check, CheckStatus
@@ -30,6 +31,7 @@ from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.runs.proof import ProofRuns
 from kafkeep.connect.runs.restore import RestoreRuns
+from kafkeep.connect.runs.verification import VerificationRuns
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
     ArchivedObject,
@@ -91,8 +93,11 @@ class MemoryService:
         )
         self.restores = RestoreRuns(lambda: archives, _no_spark)
         proofs = ProofRuns(self.restores, lambda: self.runs, _no_spark)
+        self.drills = MemoryDrills(archives)
+        verifications = VerificationRuns(lambda: self)
         documents = RunDocuments(MemoryStore("state"))
-        self.runs = RunBoard(documents, (self.restores, proofs), worker_id="w:8083")
+        kinds = (self.restores, proofs, verifications, self.drills)
+        self.runs = RunBoard(documents, kinds, worker_id="w:8083")
         self.runs.reconcile()
 
     def plan_restore(self, asked: Mapping[str, str]) -> Preflight:
@@ -147,10 +152,13 @@ class MemoryService:
         return tasks[task]
 
     def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if operation.name.endswith("_run"):
+        if operation.name.endswith(("_run", "_schedule")):
             return operation.run(cast(Any, SimpleNamespace(runs=self.runs)), *args, **kwargs)
         run: Callable[P, R] = getattr(self, operation.name)
         return run(*args, **kwargs)
+
+    def expire_verified(self) -> None:
+        """Nothing is remembered."""
 
     def check_topics_reset(self) -> None:
         """Allow it."""

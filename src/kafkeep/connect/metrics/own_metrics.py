@@ -206,6 +206,10 @@ class LastVerified:
                 ).start()
             return {name: at for name, at in self._known.items() if name in connectors}
 
+    def expire(self) -> None:
+        """Let the next call refresh what is known."""
+        self._read_ms = -READ_EVERY_MS
+
     def _refresh(self, connectors: Mapping[str, Connector]) -> None:
         for name, connector in connectors.items():
             try:

@@ -22,6 +22,7 @@ from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.runs.kind import RunKind, RunResult, RunWork
 from kafkeep.connect.runs.run import ACTIVE, Run, RunProgress, RunStage, started
+from kafkeep.connect.runs.schedule_book import ScheduleBook
 from kafkeep.connect.safety.secrets import SecretRedactor, mask, unmask
 from kafkeep.errors import FencedError, KafkeepError, TransientError
 from kafkeep.maintenance.report import report_to_json
@@ -85,6 +86,8 @@ class RunBoard:
         self._resolve = resolve
         self._secrets = secrets or SecretRedactor()
         self._clock_ms = clock_ms
+        self.schedules = ScheduleBook(documents.store, self, clock_ms)
+        """When runs start by themselves."""
         self._runs: dict[str, Run] = {}
         self._attempts: dict[str, RunAttempt] = {}
         self._lock = threading.Lock()
@@ -118,6 +121,13 @@ class RunBoard:
     def expire(self) -> None:
         """Let the next call read the runs again, to see a change that was made just now."""
         self._read_at = -FRESH_S
+        self.schedules.expire()
+
+    def check(self, kind: str, asked: Mapping[str, str]) -> None:
+        """Raise a KafkeepError unless a run that asks for this could be started now."""
+        if kind not in self._kinds:
+            raise RestError(400, f"There is no kind of run called {kind!r:.40}")
+        self._kinds[kind].check(self._resolve(asked))
 
     def create(self, kind: str, asked: Mapping[str, str], who: str) -> Run:
         """Store a draft; it is checked when it is started. Only on the worker that leads."""
@@ -184,10 +194,12 @@ class RunBoard:
                 self._leads = True
             self._start_waiting()
             self._save_progress()
+        self.schedules.reconcile()
 
     def stop_all(self) -> None:
         """Stop every attempt without waiting: this worker no longer leads."""
         self._leads = False
+        self.schedules.stop()
         for attempt in list(self._attempts.values()):
             attempt.stop.set()
 

@@ -47,6 +47,11 @@ class RunDocuments:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
+    @property
+    def store(self) -> ObjectStore:
+        """The service's state."""
+        return self._store
+
     def load_all(self, known: Mapping[str, Run]) -> dict[str, Run]:
         """Return all runs by id; reads only those that have a newer revision than ``known``.
 

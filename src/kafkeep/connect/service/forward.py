@@ -21,6 +21,7 @@ from kafkeep.archive.document import as_dict, as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
 from kafkeep.connect.runs.run import Run
+from kafkeep.connect.runs.schedule import RunSchedule
 from kafkeep.connect.service.journal import dump_state_document, load_state_document
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.operations import OPERATIONS, Operation
@@ -105,6 +106,7 @@ _FORMS: Mapping[Any, JsonForm] = {
     Connector: JsonForm(connector_to_json, connector_from_json),
     ConnectorStatus: JsonForm(status_to_json, status_from_json),
     Run: JsonForm(Run.to_json, Run.from_json),
+    RunSchedule: JsonForm(RunSchedule.to_json, RunSchedule.from_json),
     tuple[Connector, bool]: JsonForm(_put_to_json, _put_from_json),
 }
 

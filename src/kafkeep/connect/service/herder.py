@@ -157,6 +157,10 @@ class Herder:
         self._read_at = -_STATE_AGE_S
         self._loop.runs.expire()
 
+    def expire_verified(self) -> None:
+        """Read when archives were last verified again: one was verified just now."""
+        self._verified.expire()
+
     def _connectors(self) -> Mapping[str, Connector]:
         if not self._loop.leads():
             self._read_state()

@@ -23,6 +23,7 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.runs.run import Run
+from kafkeep.connect.runs.schedule import RunSchedule
 from kafkeep.connect.safety.secrets import mask
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.state import ServiceState, StateChange
@@ -247,6 +248,20 @@ def cancel_run(leader: Leader, name: str) -> Run:
 def delete_run(leader: Leader, name: str) -> None:
     """Delete a run that is not active, with its reports."""
     leader.runs.delete(name)
+
+
+@operation
+def create_schedule(
+    leader: Leader, name: str, asked: Mapping[str, str], when: Mapping[str, str], who: str
+) -> RunSchedule:
+    """Start runs of the kind ``name`` by themselves from now on."""
+    return leader.runs.schedules.create(name, asked, when, who)
+
+
+@operation
+def delete_schedule(leader: Leader, name: str) -> None:
+    """Remove the schedule ``name``; its runs stay."""
+    leader.runs.schedules.delete(name)
 
 
 def _restarting(task: TaskStatus) -> TaskStatus:

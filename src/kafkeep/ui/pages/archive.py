@@ -31,6 +31,7 @@ TABS = (
     ("objects", "Objects", "/objects"),
     ("storage", "Storage", "/storage"),
     ("warnings", "Warnings", "/warnings"),
+    ("verification", "Verification", "/verification"),
 )
 _ROWS = 50
 _DAYS_SHOWN = 366

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError
+from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.service.overview import GrowthPoint, total_growth
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.frame import NavLink
@@ -15,7 +18,27 @@ NAV = NavLink("Overview", "/", "o", "overview")
 
 def show(visit: Visit) -> Response:
     """Show the health, the totals and a row for each connector."""
-    return visit.page("overview/page.html", title="Overview", overview=visit.service.overview())
+    return visit.page("overview/page.html", title="Overview", **_values(visit))
+
+
+def _values(visit: Visit) -> dict[str, Any]:
+    try:
+        runs = visit.service.runs.find_all(VERIFICATION, DRILL)
+    except KafkeepError:
+        runs = []  # the state does not answer; the health says so
+    checks = latest_checks(runs)
+    overview = visit.service.overview()
+    times = [one.verified_ms for one in overview.connectors if one.verified_ms is not None]
+    verification = checks.newest(VERIFICATION)
+    if verification is not None and verification.ended_ms is not None:
+        times.append(verification.ended_ms)
+    return {
+        "overview": overview,
+        "checks": checks,
+        "verification": verification,
+        "verified_ms": max(times, default=None),
+        "drill": checks.newest(DRILL),
+    }
 
 
 def growth(visit: Visit) -> Response:
@@ -43,11 +66,12 @@ def chart_values(points: tuple[GrowthPoint, ...]) -> dict[str, object]:
 
 def live(visit: Visit) -> dict[str, str]:
     """Return the parts of the page that change by themselves, by the name of their event."""
-    overview = visit.service.overview()
+    values = _values(visit)
+    connectors = values["overview"].connectors
     return {
-        "health": visit.fragment("overview/health.html", overview=overview),
-        "cards": visit.fragment("overview/cards.html", overview=overview),
-        "rows": visit.fragment("connectors/rows.html", connectors=overview.connectors, q=""),
+        "health": visit.fragment("overview/health.html", **values),
+        "cards": visit.fragment("overview/cards.html", **values),
+        "rows": visit.fragment("connectors/rows.html", connectors=connectors, q=""),
     }
 
 

@@ -9,6 +9,7 @@ from kafkeep.ui.frame import NavLink
 from kafkeep.ui.pages import (
     archive,
     archive_contents,
+    checks,
     connector_actions,
     connector_forms,
     connector_offsets,
@@ -39,6 +40,7 @@ _PAGES: tuple[Any, ...] = (
     archive_contents,
     restores,
     restore_wizard,
+    checks,
     schemas,
     settings,
 )

@@ -44,6 +44,13 @@ REQUESTS: list[tuple[Operation[..., Any], tuple[Any, ...], dict[str, Any], dict[
     (operations.pause_run, ("c",), {}, {}),
     (operations.cancel_run, ("c",), {}, {}),
     (operations.delete_run, ("c",), {}, {}),
+    (
+        operations.create_schedule,
+        ("c", CONFIG, {"every": "day", "at": "03:30"}, "ann"),
+        {},
+        {"asked": CONFIG, "when": {"every": "day", "at": "03:30"}, "who": "ann"},
+    ),
+    (operations.delete_schedule, ("c",), {}, {}),
 ]
 CONNECTOR = Connector(name="c", config=CONFIG, target=TargetState.PAUSED, generation=7)
 STATUS = ConnectorStatus(

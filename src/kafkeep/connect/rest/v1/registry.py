@@ -7,6 +7,7 @@ from kafkeep.connect.rest.json_schemas import Schema
 from kafkeep.connect.rest.v1 import (
     archive_logs,
     archives,
+    checks,
     connectors,
     doctor,
     group_moves,
@@ -18,7 +19,7 @@ from kafkeep.connect.rest.v1 import (
 )
 
 _RESOURCES = (
-    *(connectors, topics, messages, archives, archive_logs, restores),
+    *(connectors, topics, messages, archives, archive_logs, checks, restores),
     *(groups, group_moves, schemas, doctor),
 )
 
