@@ -161,13 +161,15 @@ def time_bars(
     counts = np.diff(sums)
     most = float(counts.max(initial=0.0))
     bounds = [first + int(edge) for edge in edges]
+    # The bin of the newest archived record counts as archived, unless it is the last one.
+    waits = None if waits_since_ms is None else min(waits_since_ms, bounds[-2])
     return tuple(
         TimeBin(
             a,
             b,
             round(count),
             round(count / most, 3) if most > 0 else 0.0,
-            _kind_at(a, b, count, gaps_ms, waits_since_ms),
+            _kind_at(a, b, count, gaps_ms, waits),
         )
         for a, b, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
     )
@@ -182,6 +184,6 @@ def _kind_at(
 ) -> CoverageKind | None:
     if any(a < end and b >= start for a, b in gaps):
         return CoverageKind.GAP
-    if waits_since is not None and end > waits_since:
+    if waits_since is not None and start >= waits_since:
         return CoverageKind.WAITING
-    return CoverageKind.ARCHIVED if count > 1e-6 else None
+    return CoverageKind.ARCHIVED if count > 1e-3 else None

@@ -263,10 +263,17 @@ class TopicCatalog:
             return {}, f"Kafka cannot be read now: {error.message}"
 
     def with_offsets(self, topics: Sequence[CatalogTopic]) -> tuple[CatalogTopic, ...]:
-        """Return topics with their live offsets and sizes; a few requests to each broker."""
+        """Return topics with their live offsets and sizes; a few requests to each broker.
+
+        Partitions without a leader have no offsets.
+        """
         live = {one.name: one.live for one in topics if one.live is not None}
         admin = self._cluster.admin()
-        keys = [(name, n) for name, topic in live.items() for n in topic.partitions]
+        led = {
+            name: [n for n, one in sorted(topic.partitions.items()) if one.leader is not None]
+            for name, topic in live.items()
+        }
+        keys = [(name, n) for name, numbers in led.items() for n in numbers]
         if not keys:
             return tuple(topics)
         starts = admin.offsets(keys, OffsetSpec.EARLIEST)
@@ -276,7 +283,7 @@ class TopicCatalog:
             name: LiveOffsets(
                 partitions={
                     n: OffsetRange(starts[name, n], max(starts[name, n], ends[name, n]))
-                    for n in sorted(topic.partitions)
+                    for n in led[name]
                 },
                 size_bytes=sum(sizes.get((name, n), 0) for n in topic.partitions)
                 if sizes
@@ -303,7 +310,7 @@ class TopicCatalog:
         if topic.live is not None and not any(one.is_live for one in found):
             found.append(_incarnation(live_id or "live", (), topic.offsets, True))
         found.reverse()
-        return TopicCoverage(incarnations=tuple(found), times=_times(found, logged, now_ms))
+        return TopicCoverage(incarnations=tuple(found), times=_times(found, now_ms))
 
     def configs(self, topic: CatalogTopic) -> Mapping[str, ConfigValue]:
         """Return the effective settings of a live topic; none when it is gone."""
@@ -404,9 +411,7 @@ def _incarnation(
     )
 
 
-def _times(
-    incarnations: Sequence[Incarnation], logged: Sequence[LoggedTopic], now_ms: int
-) -> tuple[TimeBin, ...]:
+def _times(incarnations: Sequence[Incarnation], now_ms: int) -> tuple[TimeBin, ...]:
     """Return the bins by time; of several logs with one topic, the one with most records counts."""
     chosen = [max(one.logs, key=lambda log: log.records) for one in incarnations if one.logs]
     tables = [count_rows(one.entries()) for one in chosen]

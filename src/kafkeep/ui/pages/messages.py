@@ -79,19 +79,19 @@ def show_messages(visit: Visit) -> Response:
         problem=problem,
         query=query,
         given=given,
-        is_live=opened is not None and log is None,
-        log_id="" if log is None else message_log_id(log),
+        is_live=log is None if opened is not None else visit.query.get("source") != FROM_ARCHIVE,
         logs=[(message_log_id(one), one) for one in topic.logged],
         decoding=decoding,
         decodings=tuple(Decoding),
         begins=tuple(Begin),
         places=tuple(SearchIn),
         limits=LIMITS,
+        limit=query.limit,
         live=FROM_KAFKA,
         archive=FROM_ARCHIVE,
         page=page,
         rows=[] if page is None else _rows(catalog.messages, page, decoding, name, given),
-        links={} if page is None else _links(name, page, given),
+        links={} if page is None else _links(name, query, page, given),
         most=DOWNLOADED,
     )
 
@@ -121,13 +121,18 @@ def _rows(
     ]
 
 
-def _links(topic: str, page: MessagePage, given: dict[str, str]) -> dict[str, str]:
-    """Return the addresses of the older and the newer page, and of the download."""
+def _links(
+    topic: str, query: MessageQuery, page: MessagePage, given: dict[str, str]
+) -> dict[str, str]:
+    """Return the addresses of other pages, of more results of a search, and of the download."""
     first, after = format_cursor(page.first), format_cursor(page.after)
     here = topic_path(topic, "/messages")
+    older = f"{here}?{urlencode({**given, 'before': first})}"
+    newer = f"{here}?{urlencode({**given, 'from': after})}"
     return {
-        "older": f"{here}?{urlencode({**given, 'before': first})}",
-        "newer": f"{here}?{urlencode({**given, 'from': after})}",
+        "older": older,
+        "newer": newer,
+        "more": older if query.is_backward else newer,
         "download": f"{here}.jsonl?{urlencode({**given, 'from': first})}",
     }
 
@@ -161,9 +166,8 @@ def show_message(visit: Visit) -> Response:
     decoder = visit.service.catalog.messages.decoder
     line = message.line
 
-    def content(data: bytes | None, role: str, most: int = _SHOWN_CHARACTERS) -> ShownContent:
-        kept = None if data is None else data
-        return decoder.show(kept, len(data or b""), decoding, role=role, most=most)
+    def content(data: bytes | None, role: str) -> ShownContent:
+        return decoder.show(data, len(data or b""), decoding, role=role, most=_SHOWN_CHARACTERS)
 
     headers: list[dict[str, Any]] = [
         {

@@ -68,6 +68,11 @@ class MessageQuery:
     after: Mapping[int, int] | None = None
     before: Mapping[int, int] | None = None
 
+    @property
+    def is_backward(self) -> bool:
+        """Whether a page shows the newest records first."""
+        return self.after is None and (self.before is not None or self.begin is Begin.NEWEST)
+
 
 def parse_query(given: Mapping[str, str]) -> MessageQuery:
     """Parse the query of an address; 400 with what is wrong."""
@@ -160,9 +165,7 @@ class MessageCatalog:
     def page(self, opened: OpenedTopic, query: MessageQuery) -> MessagePage:
         """Return a page of records; bounded in records, bytes and time."""
         source = opened.source
-        if query.after is not None:
-            return self._forward(source, query.after, query)
-        if query.before is not None or query.begin is Begin.NEWEST:
+        if query.is_backward:
             return read_backward(
                 source,
                 query.before or {},
@@ -170,11 +173,7 @@ class MessageCatalog:
                 search=query.search,
                 work=self._work,
             )
-        return self._forward(source, _begin(source, query), query)
-
-    def _forward(
-        self, source: MessageSource, cursor: Mapping[int, int], query: MessageQuery
-    ) -> MessagePage:
+        cursor = query.after if query.after is not None else _begin(source, query)
         return read_forward(source, cursor, limit=query.limit, search=query.search, work=self._work)
 
     def one(self, opened: OpenedTopic, partition: int, position: int) -> Message:

@@ -67,10 +67,7 @@ def visible(text: str) -> str:
 
 
 def _sign(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
+    return f"\u27e8U+{ord(match[0]):04X}\u27e9"
 
 
 def one_line(text: str, most: int) -> str:
