@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from enum import Enum
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import typer.main
@@ -14,6 +15,8 @@ from kafkeep import __version__
 from kafkeep.cli.main import app
 from kafkeep.connect.rest.app import ENDPOINTS
 from kafkeep.connect.rest.openapi import openapi_document
+
+_KINDS = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
 
 
 def format_options() -> str:
@@ -45,16 +48,17 @@ def _option(param: Any) -> str:
         names = f"`{(param.metavar or param.name).upper()}`"
     else:
         names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
-    value = "" if getattr(param, "is_flag", False) else f"`{param.metavar or _choices(param)}`"
+    value = "" if getattr(param, "is_flag", False) else f"`{param.metavar or _kind(param)}`"
     variable = f" Or the variable `{param.envvar}`." if param.envvar else ""
     repeat = " May be repeated." if param.multiple and "repeated" not in (param.help or "") else ""
     return _row(names, value, _default(param), f"{_cell(param.help)}{repeat}{variable}")
 
 
-def _choices(param: Any) -> str:
-    if isinstance(param.default, Enum):
-        return "|".join(str(one.value) for one in type(param.default))
-    return str(type(param.default).__name__).upper() if param.default is not None else "TEXT"
+def _kind(param: Any) -> str:
+    kind = param.type_descriptor.annotation
+    if issubclass(kind, Enum):
+        return "|".join(str(one.value) for one in kind)
+    return _KINDS.get(kind, "TEXT")
 
 
 def _default(param: Any) -> str:

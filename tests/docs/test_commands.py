@@ -111,7 +111,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_commands_of_the_pages_run(group: str, tmp_path: Path) -> None:
     notes, work = tmp_path / "notes", tmp_path / "work"
@@ -130,7 +130,7 @@ def test_the_commands_of_the_pages_run(group: str, tmp_path: Path) -> None:
             start_new_session=True,
         )
         try:
-            code = shell.wait(1100)
+            code = shell.wait(1700)
         finally:
             with suppress(ProcessLookupError):  # what a page left in the background
                 os.killpg(shell.pid, signal.SIGKILL)
