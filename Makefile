@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Two test processes, each with services of its own; a file's tests stay together and in order.
-TWO_AT_ONCE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three test processes, each with services of its own; a file's tests stay together and in order.
+# While one waits, for a broker that dies or a role that changes, two others keep both cores busy.
+AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
 .PHONY: setup build check browser test test-unit test-kill demo bench docs format clean
@@ -38,7 +39,7 @@ browser:  ## Chromium for the tests of the web console
 	  else echo "The browser tests need Chromium: install the package chromium."; exit 1; fi; }
 
 test: $(STAMP) browser  ## everything but the long suites
-	$(BIN)/pytest -m "not slow" $(TWO_AT_ONCE) --durations=25
+	$(BIN)/pytest -m "not slow" $(AT_ONCE) --durations=25
 
 test-unit: $(STAMP)  ## pure and fast
 	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
