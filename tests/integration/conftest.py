@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.support.cluster import Cluster
 from tests.support.run_kafkeep import share_spark
 from tests.support.versioned_bucket import VersionedBucket
 
 from kafkeep.dev import DevOptions, DevStatus, start, stop
+from kafkeep.spark.session import start_session
+from kafkeep.spark.tasks import TaskRunner
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,20 @@ def versioned(s3_env: DevStatus) -> VersionedBucket:
 def spark() -> None:
     """One Spark session for all runs of this process; each file sees to it that it works."""
     share_spark()
+
+
+@pytest.fixture(scope="module")
+def session(spark: None) -> SparkSession:
+    """The session of this process, as a caller's own."""
+    return start_session()
+
+
+@pytest.fixture(scope="module")
+def open_spark(session: SparkSession) -> TaskRunner:
+    """What runs tasks on the session of this process."""
+    runner = TaskRunner(session)
+    runner.run_first_job()
+    return runner
 
 
 @pytest.fixture(scope="module")

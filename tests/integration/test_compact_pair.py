@@ -19,9 +19,7 @@ from tests.support.sink_runs import Bucket
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
@@ -32,12 +30,6 @@ PAIR = CH_TBD + "backup.kafkaconnect.compact.CompactBackupSinkConnector"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 SECONDS = 3
 """How long a turn lasts."""
-
-
-@pytest.fixture(scope="module")
-def open_spark() -> Iterator[TaskRunner]:
-    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
-        yield door.session()
 
 
 @pytest.fixture

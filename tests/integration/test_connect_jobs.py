@@ -24,19 +24,11 @@ from kafkeep.connect.jobs.offsets import alter_offsets, read_offsets, reset_offs
 from kafkeep.connect.model import RestError
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
-from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def open_spark() -> Iterator[TaskRunner]:
-    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
-        yield door.session()
 
 
 @pytest.fixture

@@ -16,16 +16,8 @@ from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.spark.session import start_session, stop_session
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    session = start_session()
-    yield session
-    stop_session(session)
 
 
 @pytest.fixture

@@ -21,9 +21,7 @@ from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.errors import KeyMissingError, UsageError
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
-from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.datasource.source import KafkeepReader
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
@@ -183,12 +181,6 @@ def count_rows(address: str, topic: str) -> int:
     """Read a topic as Spark would, in this process."""
     reader = KafkeepReader({"path": address, "topics": topic})
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
-
-
-@pytest.fixture(scope="module")
-def open_spark(spark: None) -> Iterator[TaskRunner]:
-    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
-        yield door.session()
 
 
 @pytest.fixture

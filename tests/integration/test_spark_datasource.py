@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +15,6 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
-from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.session import start_session, stop_session
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration
@@ -25,13 +22,6 @@ pytestmark = pytest.mark.integration
 HOUR = 3_600_000
 BEGIN = 1_700_000_000_000
 NANOSECONDS = BEGIN * 1_000_000
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    started = start_session(SparkOptions(master="local[2,4]"))
-    yield started
-    stop_session(started)
 
 
 def make_record(offset: int) -> Record:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
-from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.session import start_session, stop_session
 from kafkeep.spark.tasks import MAX_PROPERTY_BYTES, WORK, TaskRow, TaskRunner
 
 pytestmark = pytest.mark.integration
@@ -22,12 +21,8 @@ FAR_TOO_LONG_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[TaskRunner]:
-    session = start_session(SparkOptions(master="local[2,4]"))
-    runner = TaskRunner(session)
-    runner.run_first_job()
-    yield runner
-    stop_session(session)
+def runner(open_spark: TaskRunner) -> TaskRunner:
+    return open_spark
 
 
 def note(folder: Path, bundle: int) -> int:
@@ -161,8 +156,7 @@ def test_an_interrupt_cancels_the_job_at_once(runner: TaskRunner, tmp_path: Path
         yield "done", {}
 
     def interrupt() -> None:
-        while not list(tmp_path.iterdir()):
-            time.sleep(0.05)
+        until(lambda: list(tmp_path.iterdir()), "a task runs")
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()

@@ -24,9 +24,7 @@ from tests.support.run_kafkeep import Outcome, kafkeep
 from kafkeep import failpoint
 from kafkeep.connect.jobs.offsets import read_offsets
 from kafkeep.dev import DevStatus
-from kafkeep.options.spark import SparkOptions
 from kafkeep.options.unlogged import layout_of_sink
-from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.tasks import TaskRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("open_spark", "module_s3")]
@@ -48,12 +46,6 @@ BACK_AGAIN = {
     "transforms.drop.exclude": "offset,partition,ts",
 }
 """Undoes what InsertField did at backup, and makes keys of a field."""
-
-
-@pytest.fixture(scope="module")
-def open_spark() -> Iterator[TaskRunner]:
-    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
-        yield door.session()
 
 
 @pytest.fixture
