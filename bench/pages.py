@@ -1,7 +1,8 @@
 """The pages of the web console, with a large cluster and a large archive, while a backup runs.
 
 The list of pages is that of the console's own routes. Addresses are found by following links from
-the first page, so that a new page is measured as soon as another page leads to it.
+the first page, so that a new page is measured as soon as another page leads to it. What a page
+loads after it is shown is a part, measured on its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import linear_regression, median, quantiles
@@ -45,7 +47,27 @@ BUSY = 10
 """Topics that get records all the time."""
 LAKE = "lake"
 """The connector that archives all topics."""
-_LINK = re.compile(r'<a\s[^>]*?href="([^"]*)"|hx-get="([^"]*)"')
+_LINK = re.compile(r'<a\s[^>]*?href="([^"]*)"([^>]*)>')
+_PART = re.compile(r'hx-get="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address of the console; a part is loaded by htmx."""
+
+    path: str
+    is_part: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """A route, as a page or as a part."""
+
+    route: str
+    is_part: bool
+
+    def __str__(self) -> str:
+        return f"{ROOT}{self.route}" + (" (later)" if self.is_part else "")
 
 
 def console_pages(status: DevStatus, records: int, repeat: int) -> Numbers:
@@ -132,38 +154,42 @@ class _Browser:
         self._connection = http.client.HTTPConnection(service.address, timeout=60)
         self._used = 0.0
 
-    def load(self, address: str) -> tuple[int, str, float]:
+    def load(self, address: Address) -> tuple[int, str, float]:
         """Return status, text and seconds of one page."""
         began = time.perf_counter()
         if began - self._used > KEPT_OPEN_S:
             self._connection.close()
         self._used = began
-        self._connection.request("GET", address)
+        headers = {"HX-Request": "true"} if address.is_part else {}
+        self._connection.request("GET", address.path, headers=headers)
         answer = self._connection.getresponse()
         body = answer.read()
         seconds = time.perf_counter() - began
         return answer.status, body.decode("utf-8", "replace"), seconds
 
 
-def _crawl(browser: _Browser) -> dict[str, list[str]]:
-    """Follow the links from the first page; return some addresses of each route."""
+def _crawl(browser: _Browser) -> dict[Place, list[Address]]:
+    """Follow the links from the first page; return some addresses of each page and part."""
     paths = {route.path: compile_path(ROOT + route.path)[0] for route in _routes()}
-    found: dict[str, list[str]] = {path: [] for path in paths}
-    waiting, seen = deque([f"{ROOT}/"]), {f"{ROOT}/"}
+    found: dict[Place, list[Address]] = {Place(path, False): [] for path in paths}
+    waiting, seen = deque([Address(f"{ROOT}/")]), {f"{ROOT}/"}
     while waiting:
         address = waiting.popleft()
-        path = urlsplit(address).path
-        route = next((one for one, pattern in paths.items() if pattern.match(path)), None)
-        if route is None or not _is_wanted(path, found[route]):
+        path = urlsplit(address.path).path
+        route = next((one for one, pattern in paths.items() if pattern.fullmatch(path)), None)
+        if route is None:
+            continue
+        known = found.setdefault(Place(route, address.is_part), [])
+        if not _is_wanted(path, known):
             continue
         status, text, seconds = browser.load(address)
-        _say(f"{status} {seconds * 1000:7.1f} ms {len(text):9,} bytes {address}")
+        _say(f"{status} {seconds * 1000:7.1f} ms {len(text):9,} bytes {address.path}")
         if status != 200:
             continue
-        found[route].append(address)
-        for link in _links(text, address):
-            if link not in seen:
-                seen.add(link)
+        known.append(address)
+        for link in _links(text, address.path):
+            if link.path not in seen:
+                seen.add(link.path)
                 waiting.append(link)
     return found
 
@@ -172,33 +198,41 @@ def _routes() -> list[PageRoute]:
     return [route for route in ROUTES if route.method == "GET"]
 
 
-def _is_wanted(path: str, found: list[str]) -> bool:
+def _is_wanted(path: str, found: list[Address]) -> bool:
     """Choose different names before different searches."""
-    same = sum(urlsplit(one).path == path for one in found)
+    same = sum(urlsplit(one.path).path == path for one in found)
     return len(found) < ADDRESSES and same < ADDRESSES // 2
 
 
-def _links(text: str, address: str) -> Iterator[str]:
-    for match in _LINK.finditer(text):
-        link = urljoin(address, html.unescape(match[1] or match[2] or ""))
+def _links(text: str, address: str) -> Iterator[Address]:
+    """Yield the addresses in a page, the parts that it loads later first; no downloads."""
+    parts = {_absolute(one, address) for one in _PART.findall(text)}
+    links = {_absolute(one[0], address) for one in _LINK.findall(text) if "download" not in one[1]}
+    for link in [*sorted(parts), *sorted(links - parts)]:
         if link.startswith(f"{ROOT}/"):
-            yield link.partition("#")[0]
+            yield Address(link, link in parts)
 
 
-def _load(browser: _Browser, service: ServeProcess, addresses: dict[str, list[str]]) -> Numbers:
+def _absolute(link: str, address: str) -> str:
+    return urljoin(address, html.unescape(link)).partition("#")[0]
+
+
+def _load(
+    browser: _Browser, service: ServeProcess, addresses: dict[Place, list[Address]]
+) -> Numbers:
     """Load the addresses in turn; return times by route, and how memory grew."""
-    todo = [(route, address) for route, found in addresses.items() for address in found]
-    times: dict[str, list[float]] = defaultdict(list)
+    todo = [(place, address) for place, found in addresses.items() for address in found]
+    times: dict[Place, list[float]] = defaultdict(list)
     memory: list[tuple[float, float]] = []
     failed = 0
-    for number, (route, address) in enumerate(islice(cycle(todo), WARM_UP + LOADS + 1)):
+    for number, (place, address) in enumerate(islice(cycle(todo), WARM_UP + LOADS + 1)):
         if number >= WARM_UP and (number - WARM_UP) % MEASURED_EVERY == 0:
             memory.append(((number - WARM_UP) / 1000, service.resident_mb()))
             _say(f"{number - WARM_UP:,} loads, {memory[-1][1]:.1f} MB")
         status, _, seconds = browser.load(address)
         failed += status != 200
         if number >= WARM_UP:
-            times[route].append(seconds * 1000)
+            times[place].append(seconds * 1000)
     return {
         "loads": LOADS,
         "addresses": len(todo),
@@ -210,20 +244,21 @@ def _load(browser: _Browser, service: ServeProcess, addresses: dict[str, list[st
     }
 
 
-def _times(times: dict[str, list[float]]) -> Numbers:
+def _times(times: dict[Place, list[float]]) -> Numbers:
     """Return the 95th percentile of each route, the slowest first."""
-    p95 = {route: quantiles(spent, n=20)[-1] for route, spent in times.items()}
+    p95 = {place: quantiles(spent, n=20)[-1] for place, spent in times.items()}
     slowest = sorted(p95, key=p95.__getitem__, reverse=True)
     return {
         "p50 of all ms": median(one for spent in times.values() for one in spent),
-        **{f"p95 ms {ROOT}{route}": p95[route] for route in slowest},
+        **{f"p95 ms {place}": p95[place] for place in slowest},
     }
 
 
-def _say_unreached(addresses: dict[str, list[str]]) -> None:
-    for route, found in addresses.items():
-        if not found:
-            _say(f"no page leads to {ROOT}{route}: it is not measured")
+def _say_unreached(addresses: dict[Place, list[Address]]) -> None:
+    reached = {place.route for place, found in addresses.items() if found}
+    for place in addresses:
+        if place.route not in reached:
+            _say(f"no page leads to {place}: it is not measured")
 
 
 def _say(text: str) -> None:
