@@ -7,7 +7,7 @@ a step of its own is among the further options of the second step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkeep.connect.connectors.source_keys import PRODUCER, RESTORE, restore_options
 from kafkeep.connect.model import RestError
@@ -48,8 +48,11 @@ class TopicRename:
 
 
 def fields_of(form: ConfigForm, keys: Sequence[str]) -> list[ConfigField]:
-    """Return the fields of these keys, in the order of the keys."""
-    known = {field.key: field for field in form.fields}
+    """Return the fields of these keys, in the order of the keys; all of them are of a restore."""
+    known = {
+        field.key: replace(field, label=field.label.removeprefix("Restore ").capitalize())
+        for field in form.fields
+    }
     return [known[key] for key in keys if key in known]
 
 

@@ -110,6 +110,11 @@ def test_the_wizard_makes_a_restore_step_by_step(
         **{**form, "other": "", "client": "security.protocol=SASL_SSL\nsasl.jaas.config=******"},
     )
     assert service.runs.find(draft.id).asked == asked
+    moved = {**form, "other": "", "client": "security.protocol=SASL_SSL\nsasl.jaas.config=******"}
+    moved["key:producer.override.bootstrap.servers"] = "evil:9092"
+    page = browser.post(f"{here}/where", token, 400, **moved).text
+    assert "must be written out again" in page
+    assert service.runs.find(draft.id).asked == asked
 
 
 def test_wrong_input_is_shown_again_with_one_clear_sentence(

@@ -240,6 +240,10 @@ class RunBoard:
     def _need(self, id: str) -> Run:
         with self._lock:
             run = self._runs.get(id)
+        if run is None and not self._leads:  # the worker has just taken the lead
+            with self._writing:
+                self._load()
+                run = self._runs.get(id)
         if run is None:
             raise RestError(404, f"There is no run {id!r:.60}")
         return run
@@ -316,7 +320,10 @@ class RunBoard:
             result = self._execute(attempt)
         except Exception as raised:
             error = raised
-        self._conclude(attempt, result, error)
+        try:
+            self._conclude(attempt, result, error)
+        except Exception as raised:  # a result that cannot be stored must not be computed for ever
+            self._conclude(attempt, None, raised)
         self._secrets.forget(f"run {attempt.run_id}")
         attempt.ended.set()
         with self._writing:

@@ -115,6 +115,7 @@ class RestoreRuns:
                 preflight = job.preflight()
                 job.on_progress = _reporter(work, preflight, request.options)
                 summary = job.run(preflight, context.run_tasks)
+                job.on_progress(preflight.plan.records, preflight.plan.records)
             summary.seconds = time.monotonic() - began
             targets = _targets(job, preflight)
         return RunResult(

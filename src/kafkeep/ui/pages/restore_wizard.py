@@ -108,7 +108,7 @@ def _what(visit: Visit, run: Run, asked: Mapping[str, str], problem: str, status
     topics = _topics_of(log)
     form = _validated(visit, asked)
     chosen = _chosen(asked)
-    few = len(topics) <= _TOPICS_SHOWN and set(chosen) <= {one.info.topic for one in topics}
+    few = set(chosen) <= {one.info.topic for one in topics}
     return visit.page(
         "restores/what.html",
         title="Restore: what",
@@ -140,7 +140,10 @@ def save_what(visit: Visit) -> Response:
     asked = rf.with_what(visit.shown(run.asked), visit.form)
     if problem := _problem(visit, asked, rf.WHAT):
         return _what(visit, run, asked, problem, 400)
-    visit.service.change(operations.change_run, run.id, asked)
+    try:
+        visit.service.change(operations.change_run, run.id, asked)
+    except (RestError, UsageError) as error:
+        return _what(visit, run, asked, error.message, 400)
     return see_other(restore_path(run.id, "/where"))
 
 
@@ -187,7 +190,10 @@ def save_where(visit: Visit) -> Response:
         return _where(visit, run, shown, error.message, 400)
     if problem := _problem(visit, asked, None):
         return _where(visit, run, asked, problem, 400)
-    visit.service.change(operations.change_run, run.id, asked)
+    try:
+        visit.service.change(operations.change_run, run.id, asked)
+    except (RestError, UsageError) as error:  # such as a mask whose secret is for another address
+        return _where(visit, run, asked, error.message, 400)
     return see_other(restore_path(run.id, "/check"))
 
 
@@ -264,8 +270,8 @@ def _chosen_log(visit: Visit, asked: Mapping[str, str]) -> tuple[ArchiveLog | No
 
 
 def _topics_of(log: ArchiveLog | None) -> list[LoggedTopic]:
-    """Return the newest incarnation of each topic of a log."""
-    if log is None:
+    """Return the newest incarnation of each topic of a log; none when there are many."""
+    if log is None or len(log.view.topics) > _TOPICS_SHOWN:
         return []
     found = summarize_log(log)
     return [max(of, key=lambda one: one.info.incarnation) for _, of in sorted(found.items())]

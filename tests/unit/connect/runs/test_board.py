@@ -218,6 +218,22 @@ def test_a_draft_is_checked_when_it_is_started_and_secrets_stay_masked(worker: W
         worker.board.change(run.id, {})
 
 
+def test_a_worker_that_has_just_taken_the_lead_knows_all_runs(
+    store: MemoryStore, worker: Worker
+) -> None:
+    run = worker.board.create("work", {}, "ann")
+    assert Worker(store, "other").board.change(run.id, {"topics": "a"}).asked == {"topics": "a"}
+
+
+def test_a_result_that_cannot_be_stored_fails_the_run(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = RunResult(verdict="good", summary={"cannot be JSON": object()})
+    monkeypatch.setattr(worker.work, "execute", lambda work: result)
+    failed = worker.wait(worker.started(), RunStage.FAILED)
+    assert failed.error == "unexpected error: TypeError"
+
+
 def test_history_is_bounded_and_active_runs_stay(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, store: MemoryStore
 ) -> None:

@@ -1,0 +1,150 @@
+"""Restores in Chromium: a deleted topic restored and proven, a refusal, two browsers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import SCREENSHOTS
+from tests.support.connect.serve_processes import PARTITIONS, Service, World
+from tests.support.independent_client import assert_same, dump
+from tests.support.waiting import PATIENCE_S, until
+
+pytestmark = pytest.mark.browser
+OpenPage = Callable[..., Page]
+SLOW_MS = 120_000
+RECORDS = 1_500
+"""Of half a kilobyte each, in each partition."""
+RATE = "40KiB"
+
+
+@pytest.fixture(scope="module")
+def topics(world: World, service: Service) -> tuple[str, str]:
+    """Return two topics that a connector has archived."""
+    made = [world.topic(name) for name in ("deleted", "kept")]
+    producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
+    for one in made:
+        for number in range(RECORDS):
+            for partition in range(PARTITIONS):
+                value = f"{number:08}".encode() * 64
+                producer.produce(one.name, value, key=str(number), partition=partition)
+            producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    kept = ("s3.region", "store.url", "aws.")
+    config = {k: v for k, v in world.config(made[0]).items() if k.startswith(kept)}
+    config |= {
+        "connector.class": "kafkeep.Backup",
+        "topics": ",".join(one.name for one in made),
+        "archive": f"s3://{world.services.s3.bucket}/{world.folder}-archive",
+    }
+    service.call("POST", "/connectors", {"name": "keep", "config": config}, expect=201)
+
+    def archived() -> bool:
+        points = service.call("GET", "/kafkeep/v1/connectors/keep/growth")["points"]
+        return bool(points) and points[-1]["records"] == RECORDS * PARTITIONS * len(made)
+
+    until(archived, "everything is archived")
+    return made[0].name, made[1].name
+
+
+def plan(page: Page, topic: str) -> None:
+    """Go through the wizard up to the checks."""
+    page.goto("/ui/restores")
+    page.get_by_role("link", name="New restore").click()
+    page.get_by_role("button", name="Continue").click()
+    page.locator(f'[name="pick:{topic}"]').check()
+    page.get_by_role("button", name="Continue").click()
+
+
+def test_a_deleted_topic_is_restored_and_proven(
+    world: World, topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    topic, _ = topics
+    before = dump(world.services.bootstrap_servers, topic)
+    page = open_page()
+    plan(page, topic)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("1 check fails.")).to_be_visible(timeout=SLOW_MS)
+    expect(page.get_by_text("it is not empty")).to_be_visible()
+    expect(page.get_by_text("Restore into another topic")).to_be_visible()
+    world.cluster.delete(topic)
+    until(lambda: not world.cluster.partitions(topic), "the topic is gone")
+    page.reload()
+    expect(page.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
+    page.get_by_role("button", name="Start the restore").click()
+    expect(page.locator("h1 .badge")).to_have_text("Done", timeout=SLOW_MS)
+    assert_same(before, dump(world.services.bootstrap_servers, topic))
+
+    page.get_by_role("button", name="Compare with the archive").click()
+    records = RECORDS * PARTITIONS
+    proven = page.get_by_text(f"Proven: all {records:,} records are as archived.")
+    expect(proven).to_be_visible(timeout=SLOW_MS)
+    page.get_by_role("link", name="Report of the proof").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download HTML").click()
+    assert "clean" in download.value.path().read_text()
+
+
+def test_two_browsers_pause_and_resume_the_same_restore(
+    topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    _, topic = topics
+    first, second = open_page(), open_page(theme="dark", width=390)
+    plan(first, topic)
+    first.locator(f'[name="target:{topic}"]').fill(f"{topic}-copy")
+    first.locator('[name="key:restore.rate"]').fill(RATE)
+    first.get_by_role("button", name="Continue").click()
+    expect(first.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
+    first.get_by_role("button", name="Start the restore").click()
+    second.goto(first.url.partition("?")[0])
+    expect(second.get_by_text(" left")).to_be_visible(timeout=SLOW_MS)
+    first.get_by_role("button", name="Pause").click()
+    expect(second.locator("h1 .badge")).to_have_text("Paused", timeout=SLOW_MS)
+    second.get_by_role("button", name="Resume").click()
+    expect(first.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    first.get_by_role("button", name="Cancel").click()
+    expect(second.get_by_text("What was written stays in the target.")).to_be_visible(
+        timeout=SLOW_MS
+    )
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_of_restores_is_accessible_and_fits(
+    theme: str, width: int, service: Service, topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    _, topic = topics
+    found = service.call("GET", "/kafkeep/v1/restores")["restores"]
+    done = next(one["id"] for one in found if one["state"] == "done")
+    archive = service.call("GET", "/kafkeep/v1/archives")["archives"][0]["id"]
+    body = {"config": {"archive.id": archive, "topics": f"{topic}:{topic}-again"}}
+    draft = service.call("POST", "/kafkeep/v1/restores", body, expect=201)["id"]
+    pages = {
+        "restores": "",
+        "restore": f"/{done}",
+        "restore-report": f"/{done}/report",
+        "restore-proof": f"/{done}/proof/report",
+        "restore-delete": f"/{done}/delete",
+        "restore-what": f"/{draft}/what",
+        "restore-where": f"/{draft}/where",
+        "restore-check": f"/{draft}/check",
+    }
+    page = open_page(theme=theme, width=width)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    problems: list[str] = []
+    for name, path in {"restore-new": "/ui/new-restore", **pages}.items():
+        page.goto(path if name == "restore-new" else f"/ui/restores{path}")
+        if name == "restore-check":
+            expect(page.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        if page.evaluate(wide):
+            problems.append(f"{name} is wider than the screen")
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                nodes = [node["html"][:200] for node in one["nodes"][:3]]
+                problems.append(f"{name}: {one['id']}: {nodes}")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+    assert problems == []
