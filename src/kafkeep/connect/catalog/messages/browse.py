@@ -53,6 +53,12 @@ class _Finder:
     allowance: Allowance
     kept_bytes: int | None = None
 
+    def renew(self, work: WorkLimits) -> None:
+        """Allow the same work again."""
+        searched = self.allowance.searched
+        self.allowance = work.begin()
+        self.allowance.searched = searched
+
     def find(self, chunk: MessageChunk) -> Iterator[Message]:
         records, positions = chunk.records, chunk.positions
         if records is None or positions is None:
@@ -82,123 +88,128 @@ def clipped(source: MessageSource, cursor: Cursor, *, otherwise: str) -> dict[in
 
 
 def read_forward(
-    source: MessageSource,
-    cursor: Cursor,
-    *,
-    limit: int,
-    search: Search,
-    work: WorkLimits,
+    source: MessageSource, cursor: Cursor, *, limit: int, search: Search, work: WorkLimits
 ) -> MessagePage:
     """Return up to ``limit`` records from ``cursor`` on, the oldest first."""
     begin = clipped(source, cursor, otherwise="start")
-    finder = _Finder(source.topic, search, work.begin(), KEPT_BYTES)
-    hits: Hits = {partition: deque() for partition in begin}
-    reached = dict(begin)
-    while True:
-        wanted = {
-            partition: OffsetRange(at, source.ranges[partition].end)
-            for partition, at in reached.items()
-            if at < source.ranges[partition].end and len(hits[partition]) < limit
-        }
-        if not wanted or sum(map(len, hits.values())) >= limit:
-            break
-        for chunk in source.read(wanted):
-            _take_forward(finder, chunk, hits, reached, limit)
-        if finder.allowance.is_spent(time.monotonic()):
-            break
-    chosen = list(islice(_merged(hits, newest_first=False), limit))
-    for partition, left in hits.items():
-        if left:
-            reached[partition] = left[0].position
-    at_end = all(at >= source.ranges[p].end for p, at in reached.items())
+    scan = _Scan(source, _Finder(source.topic, search, work.begin(), KEPT_BYTES), limit, begin)
+    scan.read_on()
+    chosen = list(islice(_merged(scan.hits, newest_first=False), limit))
+    after = scan.reached | {p: mine[0].position for p, mine in scan.hits.items() if mine}
+    at_end = scan.is_at_end(after)
     return MessagePage(
         messages=tuple(chosen),
         first=begin,
-        after=reached,
-        searched=finder.allowance.searched,
-        at_start=all(at <= source.ranges[p].start for p, at in begin.items()),
+        after=after,
+        searched=scan.finder.allowance.searched,
+        at_start=scan.is_at_start(begin),
         at_end=at_end,
         is_complete=at_end or len(chosen) >= limit,
     )
 
 
-def _take_forward(
-    finder: _Finder, chunk: MessageChunk, hits: Hits, reached: dict[int, int], limit: int
-) -> None:
-    """Add the records of a chunk that are found, up to the limit of its partition."""
-    mine = hits[chunk.partition]
-    if len(mine) >= limit:
-        return  # an earlier chunk of the same answer was enough
-    reached[chunk.partition] = chunk.end
-    for message in finder.find(chunk):
-        if len(mine) >= limit:
-            reached[chunk.partition] = message.position
-            return
-        mine.append(message)
-
-
 def read_backward(
-    source: MessageSource,
-    cursor: Cursor,
-    *,
-    limit: int,
-    search: Search,
-    work: WorkLimits,
+    source: MessageSource, cursor: Cursor, *, limit: int, search: Search, work: WorkLimits
 ) -> MessagePage:
     """Return up to ``limit`` records before ``cursor``, the newest first."""
     begin = clipped(source, cursor, otherwise="end")
-    finder = _Finder(source.topic, search, work.begin(), KEPT_BYTES)
-    hits: Hits = {partition: deque() for partition in begin}
-    reached = dict(begin)
-    sizes = dict.fromkeys(begin, _SEARCH_WINDOW if search.text else limit)
-    while True:
-        windows = {
-            partition: OffsetRange(max(source.ranges[partition].start, at - sizes[partition]), at)
-            for partition, at in reached.items()
-            if at > source.ranges[partition].start and len(hits[partition]) < limit
-        }
-        if not windows or sum(map(len, hits.values())) >= limit:
-            break
-        if finder.allowance.is_spent(time.monotonic()):
-            if reached != begin:
-                break
-            # Nothing was read completely: try again with the smallest window alone.
-            windows = dict([min(windows.items(), key=lambda one: len(one[1]))])
-            finder.allowance = _renewed(finder.allowance, work)
-        found, ends = _read_windows(source, windows, limit, finder)
-        for partition, window in windows.items():
-            if ends[partition] >= window.end:
-                hits[partition].extend(reversed(found[partition]))
-                reached[partition] = window.start
-                sizes[partition] *= 4
-            else:  # too much for the allowance: the records nearest to the end come first
-                sizes[partition] = max(1, (ends[partition] - window.start) // 2)
-    for mine in hits.values():
-        while len(mine) > limit:
-            mine.pop()
-    held = {p: (mine[-1].position if len(mine) >= limit else None) for p, mine in hits.items()}
-    chosen = list(islice(_merged(hits, newest_first=True), limit))
-    for partition, left in hits.items():
-        if left:
-            reached[partition] = left[0].position + 1
-        elif (position := held[partition]) is not None:
-            reached[partition] = position
-    at_start = all(at <= source.ranges[p].start for p, at in reached.items())
+    scan = _Scan(source, _Finder(source.topic, search, work.begin(), KEPT_BYTES), limit, begin)
+    scan.read_back(work)
+    # What is older than the last record that was kept may have been left out.
+    kept = {p: mine[-1].position for p, mine in scan.hits.items() if len(mine) >= limit}
+    chosen = list(islice(_merged(scan.hits, newest_first=True), limit))
+    left = {p: mine[0].position + 1 for p, mine in scan.hits.items() if mine}
+    first = scan.reached | kept | left
+    at_start = scan.is_at_start(first)
     return MessagePage(
         messages=tuple(chosen),
-        first=reached,
+        first=first,
         after=begin,
-        searched=finder.allowance.searched,
+        searched=scan.finder.allowance.searched,
         at_start=at_start,
-        at_end=all(at >= source.ranges[p].end for p, at in begin.items()),
+        at_end=scan.is_at_end(begin),
         is_complete=at_start or len(chosen) >= limit,
     )
 
 
-def _renewed(allowance: Allowance, work: WorkLimits) -> Allowance:
-    fresh = work.begin()
-    fresh.searched = allowance.searched
-    return fresh
+class _Scan:
+    """One page being read: what was found in each partition, and how far each was read."""
+
+    def __init__(self, source: MessageSource, finder: _Finder, limit: int, begin: Cursor) -> None:
+        self._source = source
+        self.finder = finder
+        self._limit = limit
+        self._begin = dict(begin)
+        self.hits: Hits = {partition: deque() for partition in begin}
+        self.reached = dict(begin)
+
+    def is_at_start(self, cursor: Cursor) -> bool:
+        """Return whether there is nothing before a cursor."""
+        return all(at <= self._source.ranges[p].start for p, at in cursor.items())
+
+    def is_at_end(self, cursor: Cursor) -> bool:
+        """Return whether there is nothing after a cursor."""
+        return all(at >= self._source.ranges[p].end for p, at in cursor.items())
+
+    def _is_full(self) -> bool:
+        return sum(map(len, self.hits.values())) >= self._limit
+
+    def read_on(self) -> None:
+        """Read forwards until the page is full, all is read, or the allowance is spent."""
+        while not self._is_full():
+            wanted = {
+                partition: OffsetRange(at, self._source.ranges[partition].end)
+                for partition, at in self.reached.items()
+                if at < self._source.ranges[partition].end
+            }
+            if not wanted:
+                return
+            for chunk in self._source.read(wanted):
+                self._take(chunk)
+            if self.finder.allowance.is_spent(time.monotonic()):
+                return
+
+    def _take(self, chunk: MessageChunk) -> None:
+        """Add the records of a chunk that are found, up to the limit of its partition."""
+        mine = self.hits[chunk.partition]
+        if len(mine) >= self._limit:
+            return  # an earlier chunk of the same answer was enough
+        self.reached[chunk.partition] = chunk.end
+        for message in self.finder.find(chunk):
+            if len(mine) >= self._limit:
+                self.reached[chunk.partition] = message.position
+                return
+            mine.append(message)
+
+    def read_back(self, work: WorkLimits) -> None:
+        """Read windows backwards until the page is full, all is read, or the allowance is spent.
+
+        At least one window is read completely.
+        """
+        size = _SEARCH_WINDOW if self.finder.search.text else self._limit
+        sizes = dict.fromkeys(self._begin, size)
+        while not self._is_full():
+            windows = {
+                partition: OffsetRange(max(span.start, at - sizes[partition]), at)
+                for partition, at in self.reached.items()
+                if at > (span := self._source.ranges[partition]).start
+            }
+            if self.finder.allowance.is_spent(time.monotonic()) and windows:
+                if self.reached != self._begin:
+                    return
+                windows = dict([min(windows.items(), key=lambda one: len(one[1]))])
+                self.finder.renew(work)
+            if not windows:
+                return
+            found, ends = _read_windows(self._source, windows, self._limit, self.finder)
+            for partition, window in windows.items():
+                if ends[partition] >= window.end:
+                    room = self._limit - len(self.hits[partition])
+                    self.hits[partition].extend(islice(reversed(found[partition]), room))
+                    self.reached[partition] = window.start
+                    sizes[partition] *= 4
+                else:  # too much for the allowance: the records nearest to the end come first
+                    sizes[partition] = max(1, (ends[partition] - window.start) // 2)
 
 
 def _read_windows(

@@ -71,9 +71,9 @@ class LiveSource:
 
     def read(self, wanted: Mapping[int, OffsetRange]) -> Iterator[MessageChunk]:
         """Send one request to each leader; yield what it brought."""
-        order = sorted(wanted, key=lambda number: (number not in self._starved, number))
-        if self._starved and self._starved[0] in wanted:
-            order = [n for n in order if n in self._starved][:1]  # alone it gets a whole batch
+        # A leader sends at least one whole batch of the first partition, however large it is.
+        starved = [number for number in self._starved if number in wanted]
+        order = [*starved, *(number for number in wanted if number not in starved)]
         share = max(_LEAST_BYTES, min(_PARTITION_BYTES, REQUEST_BYTES // len(order)))
         asked = [
             FetchWanted(
@@ -96,11 +96,11 @@ class LiveSource:
         conclusive = not any(len(answer.records) for answer in answers)
         for answer in answers:
             yield from self._chunks(
-                answer, wanted[answer.partition], conclusive, is_alone=len(order) == 1
+                answer, wanted[answer.partition], conclusive, is_first=answer.partition == order[0]
             )
 
     def _chunks(
-        self, answer: Fetched, wanted: OffsetRange, conclusive: bool, *, is_alone: bool
+        self, answer: Fetched, wanted: OffsetRange, conclusive: bool, *, is_first: bool
     ) -> Iterator[MessageChunk]:
         number = answer.partition
         if answer.error is not None:
@@ -111,7 +111,7 @@ class LiveSource:
         if not len(batches):
             if conclusive:
                 yield MessageChunk(number, wanted.end)
-            elif is_alone:
+            elif is_first and len(answer.records):
                 raise KafkeepError(
                     f"{self.topic}-{number}: the batch at offset {wanted.start} is larger than the "
                     f"{len(answer.records)} bytes that Kafka sent"

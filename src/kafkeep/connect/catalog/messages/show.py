@@ -197,7 +197,7 @@ class ContentDecoder:
             problems.append(
                 f"it may have schema id {schema_id}, but no connector names a schema registry"
             )
-        return _hex_because(problems[0])
+        return _hex_because(problems[-1])
 
     def _open(self, settings: RegistrySettings) -> Registry:
         if settings not in self._opened:
