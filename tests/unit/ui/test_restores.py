@@ -117,6 +117,21 @@ def test_the_wizard_makes_a_restore_step_by_step(
     assert service.runs.find(draft.id).asked == asked
 
 
+def test_pages_of_a_topic_and_an_archive_lead_to_the_wizard(
+    service: ConsoleService, browser: Browser, place: ArchivePlace
+) -> None:
+    archive = browser.get(f"/ui/archive/{place.id}")
+    assert f'href="/ui/new-restore?archive={place.id}"' in archive
+    link = re.search(r'href="(/ui/new-restore[^"]+)"', browser.get("/ui/topics/users"))
+    assert link is not None
+    page = browser.get(link[1].replace("&amp;", "&"))
+    assert 'name="topics" value="users"' in page
+    token = browser.token("/ui/new-restore")
+    sent = browser.post("/ui/new-restore", token, **{"archive.id": place.id, "topics": "users"})
+    draft = service.runs.find(sent.headers["location"].split("/")[3])
+    assert draft.asked == {"archive.id": place.id, "topics": "users"}
+
+
 def test_wrong_input_is_shown_again_with_one_clear_sentence(
     service: ConsoleService, browser: Browser, draft: Run
 ) -> None:

@@ -266,7 +266,10 @@ def _chosen_log(visit: Visit, asked: Mapping[str, str]) -> tuple[ArchiveLog | No
         return None, error.message
     if not names:
         return None, "The archive has no log yet: no connector has committed to it."
-    return None, f"The archive has several logs; choose one in the field of the log: {names}"
+    return (
+        None,
+        f"The archive has several logs; name one under Parts of topics: {', '.join(names)}.",
+    )
 
 
 def _topics_of(log: ArchiveLog | None) -> list[LoggedTopic]:
