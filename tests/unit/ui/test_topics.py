@@ -197,7 +197,7 @@ def test_rest_lists_topics_and_their_coverage(scene: ConsoleService, browser: Br
         "records": 25,
         "bytes": found["topics"][1]["bytes"],
         "lost_offsets": 10,
-        "waiting_offsets": 10,
+        "lag": 10,
         "newest_record_ms": FIRST_MS + 19,
     }
     assert call(browser, "topics?limit=1&start=1")["topics"][0]["name"] == "orders"

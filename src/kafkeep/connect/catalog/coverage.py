@@ -82,6 +82,13 @@ class PartitionCoverage:
         """Offsets in Kafka that no log covers."""
         return total(self.waiting)
 
+    @property
+    def lag(self) -> int | None:
+        """Offsets in Kafka past the archived position; None when Kafka does not have it."""
+        if self.live is None:
+            return None
+        return max(0, self.live.end - max(self.live.start, self.position or 0))
+
 
 def cover(
     partition: int, logs: Sequence[LoggedPartition], live: OffsetRange | None

@@ -135,8 +135,8 @@ class CatalogTopic:
         return min((one.lost_offsets for one in self.current), default=0)
 
     @property
-    def waiting_offsets(self) -> int | None:
-        """Offsets in Kafka past the archived ones; None until they were read."""
+    def lag(self) -> int | None:
+        """Offsets in Kafka past the archived positions; None until they were read."""
         if self.offsets is None:
             return None
         positions = _furthest(self.current)

@@ -82,7 +82,7 @@ def _summary(found: CatalogTopic) -> Json:
         "records": found.records,
         "bytes": found.size_bytes,
         "lost_offsets": found.lost_offsets,
-        "waiting_offsets": found.waiting_offsets,
+        "lag": found.lag,
         "newest_record_ms": found.newest_ms,
     }
 
@@ -216,7 +216,10 @@ _SUMMARY = {
     "records": {"type": "integer", "description": "Archived records."},
     "bytes": {"type": "integer", "description": "Of its objects."},
     "lost_offsets": NUMBER,
-    "waiting_offsets": {**MAYBE_NUMBER, "description": "null: not read, or not in Kafka."},
+    "lag": {
+        **MAYBE_NUMBER,
+        "description": "Offsets past the archived positions; null: not read, or not in Kafka.",
+    },
     "newest_record_ms": MAYBE_NUMBER,
 }
 _LIVE = object_schema(
