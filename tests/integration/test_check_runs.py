@@ -62,6 +62,11 @@ def archive(world: World, address: str) -> str:
     service.call("POST", "/connectors", {"name": NAME, "config": config}, expect=201)
 
     def stored() -> Any:
+        if (
+            service.call("GET", f"/connectors/{NAME}/status").get("kafkeep", {}).get("lag_records")
+            != 0
+        ):
+            return None  # the status is in memory: asking for it often slows nothing
         [found] = service.call("GET", "/kafkeep/v1/archives")["archives"]
         return found["logs"] and found["logs"][0]["records"] == topic.sent and found["id"]
 
@@ -146,7 +151,7 @@ PLACES = ("schedule.created:exit", "schedule.started:exit")
 def test_a_scheduled_check_runs_once_though_the_worker_dies_while_it_starts_it(
     world: World, archive: str, place: str, s3_env: DevStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = open_state(f"s3://{s3_env.s3.bucket}/{world.folder}-state", None)
+    state = open_state(f"s3://{s3_env.s3.bucket}/{world.folder}-state/kafkeep")
     number = len(list(state.list("schedules/")))
     at_ms = now_ms() - 3 * 86_400_000
     schedule = RunSchedule(

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
+from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, WindowState, find_cut
 
 ASIDE = "tombstones"
 """To this directory and from it is no change, as in the real sink."""
@@ -41,37 +40,35 @@ rules = st.builds(
 )
 
 
-def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, RotateReason]]:
+def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
     """Say where windows end: before which row, and why."""
-    cuts: list[tuple[int, RotateReason]] = []
+    cuts: list[tuple[int, Reason]] = []
     window: list[Row] = []
     for i, row in enumerate(rows):
         base = next((r.time for r in window if r.time is not None), None)
         timed = rules.interval_ms and base is not None and row.time is not None
         if timed and row.time - base >= rules.interval_ms:
-            cuts.append((i, RotateReason.INTERVAL))
+            cuts.append((i, Reason.INTERVAL))
             window = []
         changed = window and ASIDE not in (window[-1].path, row.path)
         if changed and rules.on_path_change and window[-1].path != row.path:
-            cuts.append((i, RotateReason.PATH))
+            cuts.append((i, Reason.PATH))
             window = []
         opened = {r.path for r in window}
         if rules.max_files and row.path not in opened and len(opened) == rules.max_files:
-            cuts.append((i, RotateReason.FILES))
+            cuts.append((i, Reason.FILES))
             window = []
         window.append(row)
         if rules.size and len(window) >= rules.size:
-            cuts.append((i + 1, RotateReason.COUNT))
+            cuts.append((i + 1, Reason.COUNT))
             window = []
         elif rules.bytes and sum(r.size for r in window) >= rules.bytes:
-            cuts.append((i + 1, RotateReason.BYTES))
+            cuts.append((i + 1, Reason.BYTES))
             window = []
     return cuts
 
 
-def vectorised(
-    rows: list[Row], rules: RotateRules, pieces: list[int]
-) -> list[tuple[int, RotateReason]]:
+def vectorised(rows: list[Row], rules: RotateRules, pieces: list[int]) -> list[tuple[int, Reason]]:
     """Feed the rows in pieces, as they come from Kafka."""
     cuts, window, start = [], WindowState(), 0
     for length in [*pieces, len(rows)]:

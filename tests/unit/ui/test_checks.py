@@ -102,7 +102,7 @@ def test_schedules_are_added_shown_and_deleted(
         answer = browser.post(path, browser.token(path), **when, **more)
         assert answer.headers["location"] == f"{path}?done=scheduled"
         page = browser.get(answer.headers["location"])
-        assert "Every sunday at 03:30" in page
+        assert "Every Sunday at 03:30" in page
         [delete] = re.findall(r'action="(/ui/schedules/[^"]+)"', page)
         gone = browser.post(delete, browser.token(path))
         assert gone.headers["location"] == f"{path}?done=unscheduled"

@@ -24,39 +24,21 @@ _NOT_CONFIRMED = "That is not the name of this group. Nothing was changed."
 
 
 def show_plan(visit: Visit) -> Response:
-    """Show which offsets a move would set; the form alone until that is asked for."""
-    fields = _fields(visit.query)
-    if visit.query.get("plan") == "yes":
-        return _plan_page(visit, fields)
-    return _form_page(visit, fields, is_waiting=True)
+    """Show which offsets a move would set."""
+    return _plan_page(visit, _fields(visit.query))
 
 
 def _plan_page(
     visit: Visit, fields: Mapping[str, str], problem: str = "", status: int = 200
 ) -> Response:
-    """Return the form with the plan, which takes several requests to Kafka and the archive."""
+    group = group_of(visit)
+    plan: GroupMovePlan | None = None
+    wrong = ""
     try:
-        request = parse_move(group_of(visit), fields)
-        plan = visit.service.catalog.group_moves.plan(request)
+        plan = visit.service.catalog.group_moves.plan(parse_move(group, fields))
     except KafkeepError as error:
         wrong = f"{error.message}. {error.hint}" if error.hint else error.message
-        if isinstance(error, RestError) and status == 200:
-            status = error.status
-        return _form_page(visit, fields, wrong=wrong, problem=problem, status=status)
-    return _form_page(visit, fields, plan=plan, problem=problem, status=status)
-
-
-def _form_page(
-    visit: Visit,
-    fields: Mapping[str, str],
-    *,
-    plan: GroupMovePlan | None = None,
-    wrong: str = "",
-    problem: str = "",
-    status: int = 200,
-    is_waiting: bool = False,
-) -> Response:
-    group = group_of(visit)
+        status = error.status if isinstance(error, RestError) and status == 200 else status
     return visit.page(
         "groups/plan.html",
         title=f"Move {visible(group)}",
@@ -66,7 +48,6 @@ def _form_page(
         plan=plan,
         wrong=wrong,
         problem=problem,
-        is_waiting=is_waiting,
         fields=fields,
         logs=visit.service.catalog.groups.saved(group),
     )

@@ -55,6 +55,8 @@ def test_a_check_is_started_followed_reported_and_deleted(
     listed = api.get(f"/{plural}", params={"archive": place.id}).json()
     assert (listed["total"], listed["runs"][0]["id"]) == (1, done["id"])
     assert api.get(f"/{plural}", params={"archive": "other"}).json()["runs"] == []
+    newest = {"verifications": "last_verification", "drills": "last_drill"}[plural]
+    assert api.get("/overview").json()[newest]["id"] == done["id"]
     refused = api.post(f"{path}/cancel")
     assert refused.status_code == 409
     assert "is done and cannot be cancelled" in refused.json()["message"]

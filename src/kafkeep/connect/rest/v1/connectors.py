@@ -21,6 +21,8 @@ from kafkeep.connect.rest.json_schemas import (
     object_schema,
 )
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
+from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
+from kafkeep.connect.runs.run import Run
 from kafkeep.connect.service.overview import ArchivedObject, ConnectorOverview, GrowthPoint
 from kafkeep.connect.service.service import ConnectService
 
@@ -30,6 +32,7 @@ _OBJECTS, _MOST_OBJECTS = 100, 1000
 def overview(service: ConnectService, call: Call) -> Response:
     """Answer with the worker's health, the totals and each connector."""
     found = service.overview()
+    checks = latest_checks(service.runs.find_all(VERIFICATION, DRILL))
     totals = {
         "connectors": len(found.connectors),
         "running": found.running,
@@ -47,9 +50,22 @@ def overview(service: ConnectService, call: Call) -> Response:
             "leader": found.leader,
             "is_leader": found.is_leader,
             "totals": totals,
+            "last_verification": _check(checks.newest(VERIFICATION)),
+            "last_drill": _check(checks.newest(DRILL)),
             "connectors": [_connector(one) for one in found.connectors],
         }
     )
+
+
+def _check(run: Run | None) -> Json | None:
+    if run is None:
+        return None
+    return {
+        "id": run.id,
+        "state": run.stage.value,
+        "verdict": run.verdict,
+        "ended": maybe_time(run.ended_ms),
+    }
 
 
 def _connector(one: ConnectorOverview) -> Json:
@@ -148,9 +164,16 @@ _RATES = {
     "gaps": NUMBER,
     "last_commit": MAYBE_TIME,
 }
+_CHECK = {
+    **object_schema({"id": TEXT, "state": TEXT, "verdict": TEXT, "ended": MAYBE_TIME}),
+    "type": ["object", "null"],
+    "description": "The newest that has ended; null: none yet.",
+}
 _OVERVIEW = object_schema(
     {
         "health": TEXT,
+        "last_verification": _CHECK,
+        "last_drill": _CHECK,
         "leader": MAYBE_TEXT,
         "is_leader": {"type": "boolean"},
         "totals": object_schema(
