@@ -132,6 +132,34 @@ def test_pages_of_a_topic_and_an_archive_lead_to_the_wizard(
     assert draft.asked == {"archive.id": place.id, "topics": "users"}
 
 
+def test_an_archive_of_no_connector_is_reached_by_its_address(
+    service: ConsoleService, browser: Browser
+) -> None:
+    form = {
+        "archive.id": "",
+        "key:archive": "s3://elsewhere/prefix",
+        "key:aws.access.key.id": "AKIA",
+        "key:aws.secret.access.key": "hunter2",
+    }
+    token = browser.token("/ui/new-restore")
+    assert (
+        "hunter2"
+        not in browser.post(
+            "/ui/new-restore", token, 400, **{**form, "key:archive": "ftp://x"}
+        ).text
+    )
+    sent = browser.post("/ui/new-restore", token, **form)
+    here = sent.headers["location"].removesuffix("/what")
+    page = browser.get(f"{here}/what")
+    assert 'name="key:topics"' in page
+    assert 'name="key:restore.commit"' in page
+    browser.post(f"{here}/what", token, **{"key:topics": "a:b", "key:restore.commit": "3"})
+    assert 'value="b"' in browser.get(f"{here}/where")
+    asked = service.runs.find(here.rpartition("/")[2]).asked
+    assert asked["aws.secret.access.key"] == "hunter2"
+    assert "hunter2" not in browser.get(f"{here}/check")
+
+
 def test_wrong_input_is_shown_again_with_one_clear_sentence(
     service: ConsoleService, browser: Browser, draft: Run
 ) -> None:
