@@ -6,6 +6,7 @@ tables are written by the code that backups use. Only its data objects are missi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from confluent_kafka import Producer
@@ -27,6 +28,7 @@ RECORDS = 10
 """In each partition; each is an entry of the archive."""
 DAY_MS = 86_400_000
 _TOPICS_AT_ONCE = 50
+_PATIENCE_S = 180.0
 _VALUE = b'{"number": %d, "note": "express"}'
 
 
@@ -43,20 +45,42 @@ def create(bootstrap: str) -> None:
         some = [NewTopic(name, PARTITIONS, 1) for name in topics[first : first + _TOPICS_AT_ONCE]]
         for made in admin.create_topics(some).values():
             made.result(120)
+    _wait_for_leaders(admin)
+    _fill(bootstrap)
+
+
+def _wait_for_leaders(admin: AdminClient) -> None:
+    """Wait until a producer that asks a broker knows all partitions."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        known = admin.list_topics(timeout=60).topics
+        counts = [len(known[name].partitions) if name in known else 0 for name in names()]
+        if min(counts) == PARTITIONS:
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit("the brokers do not know all topics")
+        time.sleep(0.5)
+
+
+def _fill(bootstrap: str) -> None:
+    failed: list[str] = []
     client = Producer(
         {
             "bootstrap.servers": bootstrap,
             "linger.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
+            "on_delivery": lambda error, _: failed.append(str(error)) if error else None,
         }
     )
-    for topic, time_ms in zip(topics, _times(), strict=True):
+    for topic, time_ms in zip(names(), _times(), strict=True):
         for partition in range(PARTITIONS):
             for number in range(RECORDS):
                 value = _VALUE % number
                 client.produce(topic, value, b"key", partition, timestamp=time_ms + number)
         client.poll(0)
     client.flush()
+    if failed:
+        raise SystemExit(f"{len(failed)} records were not sent: {failed[0]}")
 
 
 def write_log(store: ObjectStore, options: KafkaOptions, name: str) -> int:
