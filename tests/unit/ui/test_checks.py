@@ -89,7 +89,10 @@ def test_a_drill_is_run_and_reported_and_what_it_says_is_escaped(
     wait_ended(service)
     assert again.headers["location"] != f"{run}?done=started"
     assert "5%" in browser.get(again.headers["location"].partition("?")[0])
-    removed = browser.post(f"{run}/delete", browser.token(run))
+    token = browser.token(f"{run}/delete")
+    refused = browser.post(f"{run}/delete", token, 400, confirm="it")
+    assert "Nothing was deleted." in refused.text
+    removed = browser.post(f"{run}/delete", token, confirm=run.rpartition("/")[2])
     assert removed.headers["location"] == "/ui/drills?done=removed"
     browser.get(run, 404)
 

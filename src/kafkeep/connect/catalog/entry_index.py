@@ -23,7 +23,6 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.entry_tables import TableInfo
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
-from kafkeep.archive.view import ArchiveView
 
 SCHEMA = pa.schema(
     [
@@ -117,13 +116,6 @@ def index_of(commits: Sequence[Commit]) -> EntryIndex:
     ]
     gaps = tuple(gap for one in commits for gap in one.changes.gaps)
     return EntryIndex(pa.concat_tables(parts) if parts else SCHEMA.empty_table(), gaps)
-
-
-def gaps_of(view: ArchiveView, topic: str | None = None) -> list[Gap]:
-    """Return the offsets that were never archived, of all topics or of one."""
-    if not view.gap_count:
-        return []
-    return [gap for gap in view.gaps if topic in (None, gap.partition_id.topic)]
 
 
 def _table(rows: Iterable[Mapping[str, Any]], first: int, last: int) -> pa.Table:

@@ -20,7 +20,7 @@ from kafkeep.maintenance.report import render_html, report_from_json
 from kafkeep.ui.frame import HEADERS, ROOT, NavLink
 from kafkeep.ui.pages.archive import archive_tab, archive_visit
 from kafkeep.ui.paging import page_number
-from kafkeep.ui.visit import PageRoute, Responder, Visit, see_other
+from kafkeep.ui.visit import PageRoute, Visit, see_other
 
 NAV = NavLink("Drills", "/drills", "d", "drills")
 MESSAGES = {
@@ -217,26 +217,54 @@ def _report(visit: Visit, run: Run) -> Any:
     return report_from_json(found)
 
 
-def _act(action: str) -> Responder:
-    def act(visit: Visit) -> Response:
-        run = _run(visit)
-        if action == "cancel":
-            visit.service.change(operations.cancel_run, run.id)
-            return see_other(f"{run_path(run)}?done=cancelled")
-        if action == "start":
-            visit.service.change(operations.resume_run, run.id, visit.caller.name)
-            return see_other(f"{run_path(run)}?done=started")
-        if action == "again":
-            asked = {key: text for key, text in run.asked.items() if key not in (SCHEDULE, DUE)}
-            visit.service.runs.check(run.kind, asked)
-            draft = visit.service.change(operations.create_run, run.kind, asked, visit.caller.name)
-            made = visit.service.change(operations.start_run, draft.id, visit.caller.name)
-            return see_other(f"{run_path(made)}?done=started")
-        visit.service.change(operations.delete_run, run.id)
-        here = f"{ROOT}/drills" if run.kind == DRILL else _list_of(visit, run)
-        return see_other(f"{here}?done=removed")
+def cancel(visit: Visit) -> Response:
+    """Stop a check for good."""
+    run = _run(visit)
+    visit.service.change(operations.cancel_run, run.id)
+    return see_other(f"{run_path(run)}?done=cancelled")
 
-    return act
+
+def resume(visit: Visit) -> Response:
+    """Begin a check again that was paused or has failed."""
+    run = _run(visit)
+    visit.service.change(operations.resume_run, run.id, visit.caller.name)
+    return see_other(f"{run_path(run)}?done=started")
+
+
+def repeat(visit: Visit) -> Response:
+    """Start a new check that asks for the same."""
+    run, who = _run(visit), visit.caller.name
+    asked = {key: text for key, text in run.asked.items() if key not in (SCHEDULE, DUE)}
+    visit.service.runs.check(run.kind, asked)
+    draft = visit.service.change(operations.create_run, run.kind, asked, who)
+    made = visit.service.change(operations.start_run, draft.id, who)
+    return see_other(f"{run_path(made)}?done=started")
+
+
+def ask_delete(visit: Visit) -> Response:
+    """Show what deleting means, and ask for the id of the check."""
+    return _ask(visit, "", 200)
+
+
+def _ask(visit: Visit, problem: str, status: int) -> Response:
+    run = _run(visit)
+    return visit.page(
+        "checks/delete.html",
+        title=f"Delete a {run.kind}",
+        http_status=status,
+        run=run,
+        problem=problem,
+    )
+
+
+def delete(visit: Visit) -> Response:
+    """Delete a check from the history when its id was typed as it is."""
+    run = _run(visit)
+    if visit.form.get("confirm", "").strip() != run.id:
+        return _ask(visit, "That is not the id of this check. Nothing was deleted.", 400)
+    visit.service.change(operations.delete_run, run.id)
+    here = f"{ROOT}/drills" if run.kind == DRILL else _list_of(visit, run)
+    return see_other(f"{here}?done=removed")
 
 
 def _list_of(visit: Visit, run: Run) -> str:
@@ -259,10 +287,9 @@ ROUTES = (
     PageRoute(path="/checks/{name}/report", run=show_report),
     PageRoute(path="/checks/{name}/report.html", run=download_report),
     *(
-        PageRoute(
-            path=f"/checks/{{name}}/{action}", run=_act(action), role=Role.OPERATE, method="POST"
-        )
-        for action in ("cancel", "start", "again")
+        PageRoute(path=f"/checks/{{name}}/{action}", run=run, role=Role.OPERATE, method="POST")
+        for action, run in (("cancel", cancel), ("start", resume), ("again", repeat))
     ),
-    PageRoute(path="/checks/{name}/delete", run=_act("delete"), role=Role.ADMIN, method="POST"),
+    PageRoute(path="/checks/{name}/delete", run=ask_delete, role=Role.ADMIN),
+    PageRoute(path="/checks/{name}/delete", run=delete, role=Role.ADMIN, method="POST"),
 )

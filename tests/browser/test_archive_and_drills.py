@@ -1,0 +1,126 @@
+"""Archives, verifications and drills in Chromium on real Kafka, S3 and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import SCREENSHOTS
+from tests.support.connect.serve_processes import Service, World
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.browser
+OpenPage = Callable[..., Page]
+SLOW_MS = 120_000
+NAME = "kept"
+
+
+@pytest.fixture(scope="module")
+def archive(world: World, service: Service) -> str:
+    """Return the address of the page of an archive that holds a topic."""
+    topic = world.topic("drilled")
+    topic.send(4)
+    config = {
+        "connector.class": "kafkeep.Backup",
+        "topics": topic.name,
+        "archive": f"s3://{world.services.s3.bucket}/{world.folder}-archive",
+        "segment.age": "500ms",
+    }
+    service.call("POST", "/connectors", {"name": NAME, "config": config}, expect=201)
+
+    def stored() -> Any:
+        status = service.call("GET", f"/connectors/{NAME}/status").get("kafkeep", {})
+        if status.get("lag_records") != 0 or "last_progress" not in status:
+            return None
+        [found] = service.call("GET", "/kafkeep/v1/archives")["archives"]
+        return found["logs"] and found["logs"][0]["records"] == topic.sent and found["id"]
+
+    return f"/ui/archive/{until(stored, 'every record is archived')}"
+
+
+def test_the_tree_leads_to_an_object_and_its_messages(archive: str, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/ui/")
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.get_by_role("rowheader").get_by_role("link").first.click()
+    page.get_by_role("link", name="Objects").click()
+    page.get_by_role("rowheader").get_by_role("link").first.click()
+    page.get_by_role("link", name="Partition 1").click()
+    page.get_by_role("rowheader").get_by_role("link").first.click()
+    expect(page.get_by_text("SHA-256")).to_be_visible()
+    page.get_by_role("link", name="Show its messages").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("drilled")
+
+
+def test_left_overs_are_searched_without_leaving_the_page(
+    archive: str, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto(f"{archive}/warnings")
+    page.get_by_role("button", name="Search now").click()
+    expect(page.get_by_text("Nothing was left over.")).to_be_visible(timeout=SLOW_MS)
+
+
+def test_an_archive_is_verified_and_a_drill_proves_it(archive: str, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(f"{archive}/verification")
+    page.get_by_label("Depth").select_option("true")
+    page.get_by_role("button", name="Verify now").click()
+    expect(page.locator("h1 .badge")).to_have_text("Intact", timeout=SLOW_MS)
+    page.goto("/ui/drills")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.locator("h1 .badge")).to_have_text("Proven", timeout=SLOW_MS)
+    page.get_by_role("link", name="Report").click()
+    expect(page.get_by_role("heading", name="Restore drill")).to_be_visible()
+    page.goto("/ui/drills")
+    page.get_by_text("Run it on a schedule").click()
+    page.get_by_label("When").select_option("sunday")
+    page.get_by_role("button", name="Add the schedule").click()
+    expect(page.get_by_text("Every Sunday at 03:00")).to_be_visible()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("The schedule was deleted.")).to_be_visible()
+    page.goto("/ui/")
+    expect(page.get_by_text("records proven")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_and_fits(
+    archive: str, service: Service, theme: str, width: int, open_page: OpenPage
+) -> None:
+    page = open_page(theme=theme, width=width)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    runs = [
+        service.call("GET", f"/kafkeep/v1/{one}")["runs"][0] for one in ("drills", "verifications")
+    ]
+    drill, verification = (f"/ui/checks/{run['id']}" for run in runs)
+    pages = {
+        "archives": "/ui/archive",
+        "archive": archive,
+        "archive-commits": f"{archive}/commits",
+        "archive-objects": f"{archive}/objects",
+        "archive-storage": f"{archive}/storage",
+        "archive-warnings": f"{archive}/warnings",
+        "archive-verification": f"{archive}/verification",
+        "verification": verification,
+        "drills": "/ui/drills",
+        "drill": drill,
+        "drill-report": f"{drill}/report",
+    }
+    found: list[str] = []
+    for name, path in pages.items():
+        page.goto(path)
+        if name == "archive-storage":
+            expect(page.locator(".chart canvas")).to_be_visible()
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        if page.evaluate(wide):
+            found.append(f"{name} is wider than the screen")
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                found.append(f"{name}: {one['id']}: {[n['html'][:200] for n in one['nodes'][:3]]}")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+    assert found == []
