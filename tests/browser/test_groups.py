@@ -81,6 +81,7 @@ def test_a_group_is_moved_to_its_saved_offsets_and_back(
     expect(page.locator("h1")).to_contain_text(scene.group)
     # The connector saves the new offset soon, so the plan names the commit that has the old one.
     page.get_by_role("link", name="Move to saved offsets").click()
+    expect(page.get_by_text("What would be set")).to_be_visible()
     answer = page.request.get(f"/kafkeep/v1/groups/{to_segment(scene.group)}").json()
     newest = answer["saved"]["commit"]
     found = next(number for number in range(newest, -1, -1) if _saved(page, scene, number) == [4])
@@ -160,7 +161,7 @@ def test_every_page_is_accessible_and_fits(
     pages = {
         "groups": "/ui/groups?lag=yes",
         "group": group,
-        "group-plan": f"{group}/plan",
+        "group-plan": f"{group}/plan?plan=yes",
         "group-history": f"{group}/history",
         "schemas": "/ui/schemas",
         "schema": f"/ui/schemas/{scene.subject}",

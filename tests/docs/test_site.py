@@ -64,3 +64,9 @@ def test_no_page_loads_anything_from_another_site(site: Path) -> None:
     } == set()
     styles = "".join(sheet.read_text() for sheet in site.rglob("*.css"))
     assert re.findall(r"(?:@import\s*(?:url\()?|url\()[\"']?(?:https?:)?//", styles) == []
+
+
+def test_images_are_small() -> None:
+    images = list((ROOT / "docs" / "images").iterdir())
+    assert images
+    assert [image.name for image in images if image.stat().st_size > 250_000] == []

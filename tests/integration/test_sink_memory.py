@@ -26,7 +26,7 @@ from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.writer import SegmentIntent
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkSpec
@@ -184,7 +184,7 @@ def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
     )
     write: SegmentIntent | SinkIntent = SegmentIntent(segment_bytes=128 << 20, keeps_aborted=False)
     if asked["options"] is not None:
-        closes = {str(source): str(Reason.END) for source in sources}
+        closes = {str(source): str(RotateReason.END) for source in sources}
         write = SinkIntent(sink=SinkSpec(asked["options"]), closes=closes)
     bundle = BackupBundle(
         ranges=ranges,

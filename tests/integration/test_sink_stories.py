@@ -30,7 +30,7 @@ from tests.support.sink_runs import Bucket, probed_once
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.store.open import open_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
@@ -161,7 +161,10 @@ def test_files_appear_by_count_at_once_and_by_the_interval_when_nothing_comes(
         full = {f"{folder}/{topic}+0+0000000000.json": lines(1, 5)}
         rest = {f"{folder}/{topic}+0+0000000005.json": lines(6, 8)}
         until(lambda: shop.objects(topic) == full | rest, "three records wait no longer")
-        closed_by = {**dict.fromkeys(full, Reason.COUNT), **dict.fromkeys(rest, Reason.IDLE)}
+        closed_by = {
+            **dict.fromkeys(full, RotateReason.COUNT),
+            **dict.fromkeys(rest, RotateReason.IDLE),
+        }
         until(
             lambda: shop.closed_by(topic, connector) == closed_by, "the log tells what closed each"
         )

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, WindowState, find_cut
+from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
 
 ASIDE = "tombstones"
 """To this directory and from it is no change, as in the real sink."""
@@ -40,35 +41,37 @@ rules = st.builds(
 )
 
 
-def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
+def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, RotateReason]]:
     """Say where windows end: before which row, and why."""
-    cuts: list[tuple[int, Reason]] = []
+    cuts: list[tuple[int, RotateReason]] = []
     window: list[Row] = []
     for i, row in enumerate(rows):
         base = next((r.time for r in window if r.time is not None), None)
         timed = rules.interval_ms and base is not None and row.time is not None
         if timed and row.time - base >= rules.interval_ms:
-            cuts.append((i, Reason.INTERVAL))
+            cuts.append((i, RotateReason.INTERVAL))
             window = []
         changed = window and ASIDE not in (window[-1].path, row.path)
         if changed and rules.on_path_change and window[-1].path != row.path:
-            cuts.append((i, Reason.PATH))
+            cuts.append((i, RotateReason.PATH))
             window = []
         opened = {r.path for r in window}
         if rules.max_files and row.path not in opened and len(opened) == rules.max_files:
-            cuts.append((i, Reason.FILES))
+            cuts.append((i, RotateReason.FILES))
             window = []
         window.append(row)
         if rules.size and len(window) >= rules.size:
-            cuts.append((i + 1, Reason.COUNT))
+            cuts.append((i + 1, RotateReason.COUNT))
             window = []
         elif rules.bytes and sum(r.size for r in window) >= rules.bytes:
-            cuts.append((i + 1, Reason.BYTES))
+            cuts.append((i + 1, RotateReason.BYTES))
             window = []
     return cuts
 
 
-def vectorised(rows: list[Row], rules: RotateRules, pieces: list[int]) -> list[tuple[int, Reason]]:
+def vectorised(
+    rows: list[Row], rules: RotateRules, pieces: list[int]
+) -> list[tuple[int, RotateReason]]:
     """Feed the rows in pieces, as they come from Kafka."""
     cuts, window, start = [], WindowState(), 0
     for length in [*pieces, len(rows)]:

@@ -27,7 +27,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import Produced
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkOptions, SinkSpec
@@ -204,14 +204,14 @@ def plain_windows(
         base = next((r.timestamp for r, _ in window if r.timestamp >= 0), None)
         if interval and window:
             if base is not None and record.timestamp >= 0 and record.timestamp - base >= interval:
-                close(Reason.INTERVAL)
+                close(RotateReason.INTERVAL)
             elif by_path and folder != window[-1][1]:
-                close(Reason.PATH)
+                close(RotateReason.PATH)
         window.append((record, folder))
         if rotate.flush_size and len(window) >= rotate.flush_size:
-            close(Reason.COUNT)
+            close(RotateReason.COUNT)
         elif sum(weigh(r) for r, _ in window) >= rotate.flush_bytes:
-            close(Reason.BYTES)
+            close(RotateReason.BYTES)
     for end in due:
         close_at(end)
     return done
@@ -254,7 +254,8 @@ class Driver:
         if closes and self.sink.can_split:
             edges |= self.data.draw(st.sets(st.integers(self.position, end), max_size=3), "cuts")
         sink = SinkIntent(
-            sink=SinkSpec(self.options), closes={str(PID): str(Reason.SCHEDULE)} if closes else {}
+            sink=SinkSpec(self.options),
+            closes={str(PID): str(RotateReason.SCHEDULE)} if closes else {},
         )
         ranges = tuple(
             PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(a, b))

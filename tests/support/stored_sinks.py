@@ -15,7 +15,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.spec import ReadOptions, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkSpec
@@ -77,7 +77,7 @@ def write_sink(
     planned = PlannedRange(
         partition_id=partition_id, topic_id="id", range=OffsetRange(log.start, log.end)
     )
-    closes = {str(partition_id): str(next(iter(Reason)))}
+    closes = {str(partition_id): str(next(iter(RotateReason)))}
     bundle = BackupBundle(
         ranges=(BundledRange(0, planned, True, 1),),
         kafka=KafkaOptions("nowhere:1"),

@@ -19,7 +19,7 @@ from kafkeep.backup.incarnations import LoggedState, identify_topics
 from kafkeep.backup.sink_schedule import PartitionBacklog, ReadDecision, SinkTiming
 from kafkeep.errors import GapError
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.backup import BackupOptions
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -93,7 +93,7 @@ class Stretch:
     leader: int
     est_bytes: int
     reason: str
-    closes: Reason | None = None
+    closes: RotateReason | None = None
     """For a sink: why the files that are open at its end are closed."""
 
 
@@ -277,11 +277,11 @@ def _stretch(
 def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision | None:
     """Decide for the segment format, in which every object is closed at the end of a read."""
     if not options.follow:
-        return ReadDecision(DueReason.ONCE, Reason.END)
+        return ReadDecision(DueReason.ONCE, RotateReason.END)
     if backlog.est_bytes >= options.segment_bytes:
-        return ReadDecision(DueReason.BYTES, Reason.BYTES)
+        return ReadDecision(DueReason.BYTES, RotateReason.BYTES)
     if backlog.at_ms - backlog.since_ms >= options.segment_age_ms:
-        return ReadDecision(DueReason.AGE, Reason.AGE)
+        return ReadDecision(DueReason.AGE, RotateReason.AGE)
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.records.calendar import Zone
 
@@ -24,7 +24,7 @@ class ReadDecision:
     """Why a partition is read now; ``closes`` is why files open at the end are closed, if so."""
 
     why: str
-    closes: Reason | None = None
+    closes: RotateReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SinkTiming:
     def decide(self, waiting: PartitionBacklog) -> ReadDecision | None:
         """Return why a partition is read now; None if it waits."""
         if not self.follow:
-            return ReadDecision("one-shot backup", None if self.keeps_tail else Reason.END)
+            return ReadDecision("one-shot backup", None if self.keeps_tail else RotateReason.END)
         return self._by_clock(waiting) or self._by_records(waiting)
 
     def _by_clock(self, waiting: PartitionBacklog) -> ReadDecision | None:
@@ -69,11 +69,11 @@ class SinkTiming:
                 self.options.partition.timezone,
             )
             if waiting.at_ms >= tick:
-                return ReadDecision(Reason.SCHEDULE, Reason.SCHEDULE)
+                return ReadDecision(RotateReason.SCHEDULE, RotateReason.SCHEDULE)
         if rotate.rotate_interval_ms is not None and waited >= rotate.rotate_interval_ms:
-            return ReadDecision(Reason.IDLE, Reason.IDLE)
+            return ReadDecision(RotateReason.IDLE, RotateReason.IDLE)
         if not self.keeps_tail and waited >= self.age_ms:
-            return ReadDecision(Reason.AGE, Reason.AGE)
+            return ReadDecision(RotateReason.AGE, RotateReason.AGE)
         return None
 
     def _by_records(self, waiting: PartitionBacklog) -> ReadDecision | None:
@@ -86,12 +86,12 @@ class SinkTiming:
         if new <= 0:
             return None
         if rotate.flush_size is not None and records + new >= rotate.flush_size:
-            return ReadDecision(Reason.COUNT)
+            return ReadDecision(RotateReason.COUNT)
         share = new / max(1, len(waiting.range))
         if known_bytes + waiting.est_bytes * share >= rotate.flush_bytes:
-            return ReadDecision(Reason.BYTES)
+            return ReadDecision(RotateReason.BYTES)
         if waiting.late_offset is not None and waiting.late_offset < waiting.range.end:
-            return ReadDecision(Reason.INTERVAL)
+            return ReadDecision(RotateReason.INTERVAL)
         if self._depends_on_contents and (tail is None or 2 * new >= len(waiting.range)):
             return ReadDecision("a rule depends on the contents of records")
         return None

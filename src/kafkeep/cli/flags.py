@@ -358,7 +358,7 @@ class ArchiveSource:
 
     def open(self) -> tuple[ObjectStore, UnloggedOptions | None]:
         """Open the store; for a bucket without a log also return how to read its objects."""
-        from kafkeep.objects.unlogged.scan import without_log  # noqa: PLC0415
+        from kafkeep.objects.choose_log import without_log  # noqa: PLC0415 - keeps --help fast
 
         told = unlogged_options(self.connector_config, self.settings)
         store = self.location.open()

@@ -13,6 +13,7 @@ from kafkeep.archive.view import ArchiveView, list_logs, load_view, load_views
 from kafkeep.errors import KafkeepError, NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.objects.completeness import what_is_missing
 from kafkeep.objects.sink.read_windows import SEGMENT
+from kafkeep.options.unlogged import UnloggedOptions
 
 
 def choose_logs(
@@ -44,6 +45,24 @@ def choose_logs(
             hint="Choose one with --name.",
         )
     return there if name is None else [name]
+
+
+def without_log(
+    store: ObjectStore, name: str | None, told: UnloggedOptions | None
+) -> UnloggedOptions | None:
+    """Return the options for unlogged objects, or None to read a log.
+
+    ``name`` is the log that the user asked for. ``told`` are the options for unlogged objects that
+    the user gave. They are an error if there is a log to read.
+    """
+    if name is None and not list_logs(store):
+        return told or UnloggedOptions()
+    if told is not None and told.texts:
+        raise UsageError(
+            f"{store.describe()} has a log, which says how its objects were made",
+            hint="--set and --connector-config are for objects of Confluent's sink without a log.",
+        )
+    return None
 
 
 class Wholeness(IntEnum):

@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.scan import check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.objects.sink.writer import SinkWriters
 from kafkeep.options.restore import parse_filter
@@ -69,7 +69,7 @@ def compile_sink_kernels() -> None:
     for value, options in _SINKS:
         records = [Record(i, i, b"key", value, [(b"header", b"value")]) for i in range(3)]
         given = {"headers.format.class": "json", **options}
-        intent = SinkIntent(sink=SinkSpec(given), closes={str(source): Reason.END})
+        intent = SinkIntent(sink=SinkSpec(given), closes={str(source): RotateReason.END})
         with Uploads() as uploads:
             store = MemoryStore(uuid.uuid4().hex)
             writers = SinkWriters(store, intent, uploads, at_ms=0, name="warm")

@@ -13,15 +13,14 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.objects.prefetch import MEMORY_BYTES, ByteRangeReader
 from kafkeep.objects.segment.reader import iter_segment
+from kafkeep.objects.sink.merge import FileStream, merge
 from kafkeep.objects.sink.read_rows import iter_file
 from kafkeep.objects.sink.read_windows import (
     UNKNOWN,
-    FileStream,
     StoredFile,
     Window,
     first_offset,
     iter_windows,
-    merge,
 )
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.records.arrow import number_array

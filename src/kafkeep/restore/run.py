@@ -14,7 +14,7 @@ from kafkeep.clock import now_ms
 from kafkeep.errors import NoSuchArchiveError, PreflightError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.objects.unlogged.scan import without_log
+from kafkeep.objects.choose_log import without_log
 from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.spark import SparkOptions, usable_cores

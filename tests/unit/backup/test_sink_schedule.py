@@ -10,7 +10,7 @@ import pytest
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming, late_times, next_tick
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 
 NOON = 1_733_227_200_000  # 2024-12-03T12:00:00Z
@@ -48,14 +48,14 @@ def why(found: object) -> object:
 def test_a_count_is_read_when_enough_may_have_come_and_not_before() -> None:
     sink = timing(flush_size="5")
     assert sink.decide(waiting(104)) is None
-    assert why(sink.decide(waiting(105))) == (Reason.COUNT, None)
+    assert why(sink.decide(waiting(105))) == (RotateReason.COUNT, None)
 
 
 def test_holes_are_read_once_and_then_awaited() -> None:
     """Five offsets held three records: two more must come."""
     sink = timing(flush_size="5")
     assert sink.decide(waiting(106, tail=tail(105, 3))) is None
-    assert why(sink.decide(waiting(107, tail=tail(105, 3)))) == (Reason.COUNT, None)
+    assert why(sink.decide(waiting(107, tail=tail(105, 3)))) == (RotateReason.COUNT, None)
 
 
 def test_what_was_read_is_not_read_again_while_nothing_comes() -> None:
@@ -66,7 +66,7 @@ def test_what_was_read_is_not_read_again_while_nothing_comes() -> None:
 def test_a_late_record_closes_by_its_time() -> None:
     sink = timing(rotate_interval_ms="1000")
     assert why(sink.decide(waiting(120, tail=tail(118, 18, NOON), late=119))) == (
-        Reason.INTERVAL,
+        RotateReason.INTERVAL,
         None,
     )
     assert late_times(sink, {("t", 0): tail(118, 18, NOON)}) == {("t", 0): NOON + 1000}
@@ -76,8 +76,8 @@ def test_a_slow_topic_is_closed_by_the_clock_with_no_new_record() -> None:
     sink = timing(rotate_interval_ms="60000")
     assert sink.decide(waiting(101, waited=59_999, tail=tail(101, 1, NOON))) is None
     assert why(sink.decide(waiting(101, waited=60_000, tail=tail(101, 1, NOON)))) == (
-        Reason.IDLE,
-        Reason.IDLE,
+        RotateReason.IDLE,
+        RotateReason.IDLE,
     )
 
 
@@ -95,19 +95,19 @@ def test_a_connector_keeps_its_tail_and_a_backup_closes_it() -> None:
     )
     assert why(timing(follow=False, keeps_tail=False).decide(waiting(101))) == (
         "one-shot backup",
-        Reason.END,
+        RotateReason.END,
     )
     assert timing(keeps_tail=True).decide(waiting(101, waited=10**9)) is None
     assert why(timing(keeps_tail=False).decide(waiting(101, waited=60_000))) == (
-        Reason.AGE,
-        Reason.AGE,
+        RotateReason.AGE,
+        RotateReason.AGE,
     )
 
 
 def test_a_schedule_is_due_at_its_next_step_after_the_first_record() -> None:
     sink = timing(rotate_schedule_interval_ms="3600000", timezone="UTC")
     half_past = PartitionBacklog(OffsetRange(0, 1), 1, NOON - 1_800_000, NOON, None)
-    assert why(sink.decide(half_past)) == (Reason.SCHEDULE, Reason.SCHEDULE)
+    assert why(sink.decide(half_past)) == (RotateReason.SCHEDULE, RotateReason.SCHEDULE)
     early = PartitionBacklog(OffsetRange(0, 1), 1, NOON, NOON + 3_599_999, None)
     assert sink.decide(early) is None
 

@@ -31,8 +31,8 @@ from kafkeep.objects.choose_log import choose_log
 from kafkeep.objects.completeness import what_is_missing
 from kafkeep.objects.producible import iter_ready_batches
 from kafkeep.objects.records import iter_records
+from kafkeep.objects.sink import merge as merging
 from kafkeep.objects.sink import open_file
-from kafkeep.objects.sink import read_windows as merging
 from kafkeep.objects.sink.read_windows import iter_windows, with_companions
 from kafkeep.objects.sink.spec import ReadOptions, load_read_options
 from kafkeep.restore.read import iter_ready

@@ -101,7 +101,7 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 
 def test_a_plan_is_applied_when_the_name_is_typed(browser: Browser, moves: FakeMoves) -> None:
-    page = browser.get(f"{AT}/plan?commit=7&topics=a:b")
+    page = browser.get(f"{AT}/plan?plan=yes&commit=7&topics=a:b")
     assert SCRIPT not in page
     assert "limited: the archive starts at 50" in page
     assert "-1000" in page
@@ -120,9 +120,19 @@ def test_a_plan_is_applied_when_the_name_is_typed(browser: Browser, moves: FakeM
     assert "The offsets of the group were set" in browser.get(answer.headers["location"])
 
 
+@pytest.mark.usefixtures("moves")
+def test_the_form_comes_first_and_the_plan_by_a_link_or_by_htmx(browser: Browser) -> None:
+    page = browser.get(f"{AT}/plan?commit=7")
+    assert "What would be set" not in page
+    assert 'value="7"' in page
+    link = re.search(r'hx-get="([^"]+)"', page)
+    assert link is not None
+    assert "What would be set, from commit 7" in browser.get(link[1].replace("&amp;", "&"))
+
+
 def test_a_refused_plan_cannot_be_applied(browser: Browser, moves: FakeMoves) -> None:
     moves.checks = (Check(CheckStatus.FAIL, "group g", "it has active members", "Stop them."),)
-    page = browser.get(f"{AT}/plan")
+    page = browser.get(f"{AT}/plan?plan=yes")
     assert "it has active members. Stop them." in page
     assert 'method="post"' not in page
 
@@ -137,7 +147,7 @@ def test_a_refused_plan_cannot_be_applied(browser: Browser, moves: FakeMoves) ->
 def test_a_move_that_is_refused_late_shows_the_plan_again(
     error: Exception, status: int, words: str, browser: Browser, moves: FakeMoves
 ) -> None:
-    fields = hidden_fields(browser.get(f"{AT}/plan"))
+    fields = hidden_fields(browser.get(f"{AT}/plan?plan=yes"))
     moves.error = error
     confirm = visible(HOSTILE)
     page = browser.post(f"{AT}/apply", fields.pop("csrf"), status, **fields, confirm=confirm).text
@@ -155,7 +165,7 @@ def test_a_move_that_is_refused_late_shows_the_plan_again(
     ],
 )
 def test_a_wrong_field_is_named_and_kept(query: str, words: str, browser: Browser) -> None:
-    page = browser.get(f"{AT}/plan?{query}", 400)
+    page = browser.get(f"{AT}/plan?plan=yes&{query}", 400)
     assert words in page
     assert f'value="{query.partition("=")[2]}"' in page
 
@@ -188,7 +198,7 @@ def test_only_an_administrator_may_set_offsets(
     open_browser: Callable[..., Browser], secured: object
 ) -> None:
     operator = open_browser(secured, Authorization="Bearer OPERATE")
-    page = operator.get(f"{AT}/plan")
+    page = operator.get(f"{AT}/plan?plan=yes")
     assert "Only an administrator" in page
     assert 'method="post"' not in page
     assert "roll-back" not in operator.get(f"{AT}/history")

@@ -42,7 +42,7 @@ class FakeGroups:
         self.fails_at_lag = False
         names = [HOSTILE, *(f"group-{n:04d}" for n in range(150))]
         self.groups = tuple(
-            GroupSummary(id=name, state="Empty", topics=1, partitions=2) for name in names
+            GroupSummary(id=name, state="Empty", saved=tuple(SAVED.offsets)) for name in names
         )
         self.details_found = GroupDetails(
             id=HOSTILE,

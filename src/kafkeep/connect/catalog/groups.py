@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import ArchiveView, load_view
@@ -31,12 +31,20 @@ class GroupSummary:
     id: str
     state: str | None
     """As Kafka names it; None: not in Kafka."""
-    topics: int = 0
-    """How many topics it has archived offsets on."""
-    partitions: int = 0
-    """How many partitions it has archived offsets on."""
+    saved: Collection[PartitionId] = field(default=(), repr=False)
+    """The partitions on which it has archived offsets."""
     lag: int | None = None
     """Over all partitions; None: not asked for, or not known."""
+
+    @property
+    def topics(self) -> int:
+        """How many topics it has archived offsets on; costs time for many partitions."""
+        return len({pid.topic for pid in self.saved})
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has archived offsets on."""
+        return len(self.saved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,15 @@ class SavedGroup:
         for pid in self.offsets:
             found[pid.topic] = max(found.get(pid.topic, 0), pid.incarnation)
         return dict(sorted(found.items()))
+
+    def by_partition(self) -> dict[TopicPartition, PartitionId]:
+        """Return the partitions of each topic's newest incarnation that has an offset."""
+        newest = self.newest()
+        return {
+            (pid.topic, pid.partition): pid
+            for pid in self.offsets
+            if newest[pid.topic] == pid.incarnation
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +141,7 @@ class ConsumerGroups:
             live, problem = {}, error.message
         saved = self._newest_by_group()
         found = [
-            GroupSummary(
-                id=name,
-                state=live.get(name),
-                topics=len({pid.topic for pid in saved.get(name, ())}),
-                partitions=len(saved.get(name, ())),
-            )
+            GroupSummary(id=name, state=live.get(name), saved=saved.get(name, ()))
             for name in sorted(live.keys() | saved.keys())
         ]
         return GroupList(groups=tuple(found), problem=problem)
@@ -179,8 +191,11 @@ class ConsumerGroups:
             problem = error.message
         if state is None and chosen is None and not choices and not problem:
             raise RestError(404, f"There is no consumer group {group!r} in Kafka or an archive")
-        rows = _rows(chosen, live, topics, is_known=not problem)
-        shown = rows[start:] if count is None else rows[start : start + count]
+        saved = chosen.by_partition() if chosen is not None else {}
+        keys = sorted(saved.keys() | live.keys())
+        wanted = keys[start:] if count is None else keys[start : start + count]
+        known_topics = None if problem else topics
+        shown = [_row(key, chosen, saved.get(key), live.get(key), known_topics) for key in wanted]
         try:
             shown = self._with_ends(shown)
         except KafkeepError as error:
@@ -193,7 +208,7 @@ class ConsumerGroups:
             saved=chosen,
             choices=tuple(choices),
             rows=tuple(shown),
-            row_count=len(rows),
+            row_count=len(keys),
             problem=problem,
         )
 
@@ -282,34 +297,25 @@ def saved_group(place: ArchivePlace, view: ArchiveView, group: str) -> SavedGrou
     )
 
 
-def _rows(
-    saved: SavedGroup | None,
-    live: Mapping[TopicPartition, int],
-    topics: Mapping[str, TopicDescription],
-    *,
-    is_known: bool,
-) -> list[GroupOffset]:
-    """Return a row for each partition of the newest incarnations, then for those only Kafka has."""
-    rows: dict[TopicPartition, GroupOffset] = {}
-    newest = saved.newest() if saved is not None else {}
-    for pid, offset in saved.offsets.items() if saved is not None else ():
-        if newest[pid.topic] != pid.incarnation:
-            continue
-        assert saved is not None
-        key = pid.topic, pid.partition
-        rows[key] = GroupOffset(
-            topic=pid.topic,
-            partition=pid.partition,
-            incarnation=pid.incarnation,
-            saved=offset,
-            archived_to=saved.archived_to.get(pid),
-            live=live.get(key),
-            note=_note(pid, saved.topic_ids.get(pid[:2], ""), topics) if is_known else "",
-        )
-    for key, offset in live.items():
-        if key not in rows:
-            rows[key] = GroupOffset(topic=key[0], partition=key[1], live=offset)
-    return [rows[key] for key in sorted(rows)]
+def _row(
+    key: TopicPartition,
+    chosen: SavedGroup | None,
+    pid: PartitionId | None,
+    live: int | None,
+    topics: Mapping[str, TopicDescription] | None,
+) -> GroupOffset:
+    """Return one partition; ``topics`` is None while Kafka does not answer."""
+    if chosen is None or pid is None:
+        return GroupOffset(topic=key[0], partition=key[1], live=live)
+    return GroupOffset(
+        topic=pid.topic,
+        partition=pid.partition,
+        incarnation=pid.incarnation,
+        saved=chosen.offsets[pid],
+        archived_to=chosen.archived_to.get(pid),
+        live=live,
+        note="" if topics is None else _note(pid, chosen.topic_ids.get(pid[:2], ""), topics),
+    )
 
 
 def _note(pid: PartitionId, archived_id: str, topics: Mapping[str, TopicDescription]) -> str:

@@ -32,7 +32,7 @@ from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
-_NO_HEADER = pa.array([], _HEADERS.value_type)
+_NO_HEADER = pa.nulls(0, _HEADERS.value_type)  # pa.array would import pandas
 
 
 def iter_columns(

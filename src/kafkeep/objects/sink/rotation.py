@@ -8,33 +8,16 @@ window. Other rules check the window after a record is added, and the next recor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Int64s, kernel
+from kafkeep.objects.sink.rotate_reason import RotateReason
 
 NEVER = np.iinfo(np.int64).max
 NO_TIME = np.iinfo(np.int64).min
-
-
-class Reason(StrEnum):
-    """Why a window was closed."""
-
-    COUNT = "flush.size records"
-    BYTES = "flush.bytes reached"
-    INTERVAL = "rotate.interval.ms passed by the records' time"
-    PATH = "the directory changed"
-    FILES = "partitioner.max.open.files are open"
-    SCHEMA = "the schema changed"
-    SCHEDULE = "rotate.schedule.interval.ms is due"
-    IDLE = "rotate.interval.ms passed and no record came"
-    END = "end of a one-shot backup"
-    AGE = "records have waited long enough"
-    GAP = "the records that follow are gone from Kafka"
-    PLAN = "end of the planned range"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +51,16 @@ class Cut:
     """The window ends before row ``row``."""
 
     row: int
-    reason: Reason
+    reason: RotateReason
 
 
-_REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH, Reason.FILES)
+_REASONS = (
+    RotateReason.COUNT,
+    RotateReason.BYTES,
+    RotateReason.INTERVAL,
+    RotateReason.PATH,
+    RotateReason.FILES,
+)
 _COUNT, _BYTES, _INTERVAL, _PATH, _FILES, _NONE = 0, 1, 2, 3, 4, -1
 _ELSEWHERE, _ANYWHERE = -1, -2
 

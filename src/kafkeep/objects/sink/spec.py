@@ -20,7 +20,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import decode_stored, read_stored_commit
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import DamagedError, UsageError
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, Role, parse_class
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
@@ -37,10 +37,10 @@ class SinkIntent:
     """Partition → the reason to close its tail at the end of its range."""
     keeps_aborted: bool = False
 
-    def closes_tail(self, partition_id: PartitionId) -> Reason | None:
+    def closes_tail(self, partition_id: PartitionId) -> RotateReason | None:
         """Return the reason to close the tail of a partition, or None when it stays open."""
         reason = self.closes.get(str(partition_id))
-        return None if reason is None else Reason(reason)
+        return None if reason is None else RotateReason(reason)
 
     def digest(self, log_name: str) -> str:
         """Return the digest of the options that determine the bytes of an object.

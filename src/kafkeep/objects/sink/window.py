@@ -23,7 +23,8 @@ from kafkeep.objects.sink.open_file import (
     Views,
 )
 from kafkeep.objects.sink.pipeline import PlacedRows
-from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, WindowState, find_cut
+from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
 from kafkeep.records.arrow import view_valid
 from kafkeep.records.compatibility import needs_new_file
 from kafkeep.records.rows import Rows
@@ -81,7 +82,7 @@ class FillResult:
 
     stop: int
     """The first row that was not added."""
-    reason: Reason | None = None
+    reason: RotateReason | None = None
     """Why the window closes before row ``stop``; None when it stays open."""
     bad: tuple[tuple[int, RecordError], ...] = ()
     """Rows from ``stop`` that no file accepts. The caller removes them and continues."""
@@ -129,7 +130,7 @@ class OpenWindow:
         if cut is not None:
             return FillResult(stop, cut.reason)
         ends = stop < len(assigned) and refusal is None
-        return FillResult(stop, Reason.SCHEMA if ends else None)
+        return FillResult(stop, RotateReason.SCHEMA if ends else None)
 
     def _limit(self, assigned: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
         """Return the first row that its open file does not accept.

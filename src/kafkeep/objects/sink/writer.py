@@ -24,7 +24,8 @@ from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter,
 from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, Origin, store_object
 from kafkeep.objects.sink.open_file import FinishedObject, Views
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
-from kafkeep.objects.sink.rotation import Reason, RotateRules
+from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.rotation import RotateRules
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, assign_files
 from kafkeep.options.sink.sink import SinkOptions
@@ -37,7 +38,7 @@ def entry_of(
     window: OffsetRange,
     *,
     parts: int,
-    reason: Reason,
+    reason: RotateReason,
 ) -> Entry:
     """Return the entry of one of the ``parts`` objects of a window. Its key is not final yet."""
     return Entry(
@@ -113,7 +114,7 @@ class SinkWriter:
         uploads: Uploads,
         *,
         at_ms: int,
-        closes: Reason | None,
+        closes: RotateReason | None,
         memory: MemoryBudget | None = None,
         wire: Wire | None = None,
         connector: str = "",
@@ -150,7 +151,7 @@ class SinkWriter:
         """Write a chunk, and close windows by the rotation rules."""
         self.position = max(self.position, first)
         if chunk.gap is not None:
-            self._close(chunk.gap.start, Reason.GAP)
+            self._close(chunk.gap.start, RotateReason.GAP)
             self.position = chunk.gap.end
         if chunk.batches is not None:
             wanted = OffsetRange(self.position, LAST_OFFSET)
@@ -165,7 +166,7 @@ class SinkWriter:
         An empty window is closed too, because no record has to be read again.
         """
         if finished and (self._closes is not None or not self._window.state.count):
-            self._close(position, self._closes or Reason.PLAN)
+            self._close(position, self._closes or RotateReason.PLAN)
         self._read_to = position
 
     def finish(self) -> list[Entry]:
@@ -231,7 +232,7 @@ class SinkWriter:
         kept = sum(map(self._write, ready))
         self._left_out += raw.num_rows - kept
         if not self._window.state.count and self._left_out >= SKIP_AFTER:
-            self._close(int(raw.column("offset")[-1].as_py()) + 1, Reason.COUNT)
+            self._close(int(raw.column("offset")[-1].as_py()) + 1, RotateReason.COUNT)
 
     def _on_bad(self, bad: BadRecord) -> None:
         if not self._tolerant:
@@ -256,7 +257,7 @@ class SinkWriter:
         self._window.files.save_memory()
         return len(assigned)
 
-    def _close(self, end: int, reason: Reason) -> None:
+    def _close(self, end: int, reason: RotateReason) -> None:
         """Close the window: start its uploads, and make its bad records due."""
         window = OffsetRange(self.position, end)
         files = self._window.files

@@ -33,7 +33,6 @@ from kafkeep.archive.document import (
 from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
-from kafkeep.archive.view import list_logs
 from kafkeep.errors import (
     DamagedError,
     KeyExistsError,
@@ -278,24 +277,6 @@ def _scanned(row: Sequence[Any]) -> Scanned:
 
 SHOWN = 5
 """The number of non-matching keys to show in messages."""
-
-
-def without_log(
-    store: ObjectStore, name: str | None, told: UnloggedOptions | None
-) -> UnloggedOptions | None:
-    """Return the options for unlogged objects, or None to read a log.
-
-    ``name`` is the log that the user asked for. ``told`` are the options for unlogged objects that
-    the user gave. They are an error if there is a log to read.
-    """
-    if name is None and not list_logs(store):
-        return told or UnloggedOptions()
-    if told is not None and told.texts:
-        raise UsageError(
-            f"{store.describe()} has a log, which says how its objects were made",
-            hint="--set and --connector-config are for objects of Confluent's sink without a log.",
-        )
-    return None
 
 
 def list_objects(

@@ -24,21 +24,39 @@ _NOT_CONFIRMED = "That is not the name of this group. Nothing was changed."
 
 
 def show_plan(visit: Visit) -> Response:
-    """Show which offsets a move would set."""
-    return _plan_page(visit, _fields(visit.query))
+    """Show which offsets a move would set; the form alone until that is asked for."""
+    fields = _fields(visit.query)
+    if visit.query.get("plan") == "yes":
+        return _plan_page(visit, fields)
+    return _form_page(visit, fields, is_waiting=True)
 
 
 def _plan_page(
     visit: Visit, fields: Mapping[str, str], problem: str = "", status: int = 200
 ) -> Response:
-    group = group_of(visit)
-    plan: GroupMovePlan | None = None
-    wrong = ""
+    """Return the form with the plan, which takes several requests to Kafka and the archive."""
     try:
-        plan = visit.service.catalog.group_moves.plan(parse_move(group, fields))
+        request = parse_move(group_of(visit), fields)
+        plan = visit.service.catalog.group_moves.plan(request)
     except KafkeepError as error:
         wrong = f"{error.message}. {error.hint}" if error.hint else error.message
-        status = error.status if isinstance(error, RestError) and status == 200 else status
+        if isinstance(error, RestError) and status == 200:
+            status = error.status
+        return _form_page(visit, fields, wrong=wrong, problem=problem, status=status)
+    return _form_page(visit, fields, plan=plan, problem=problem, status=status)
+
+
+def _form_page(
+    visit: Visit,
+    fields: Mapping[str, str],
+    *,
+    plan: GroupMovePlan | None = None,
+    wrong: str = "",
+    problem: str = "",
+    status: int = 200,
+    is_waiting: bool = False,
+) -> Response:
+    group = group_of(visit)
     return visit.page(
         "groups/plan.html",
         title=f"Move {visible(group)}",
@@ -48,6 +66,7 @@ def _plan_page(
         plan=plan,
         wrong=wrong,
         problem=problem,
+        is_waiting=is_waiting,
         fields=fields,
         logs=visit.service.catalog.groups.saved(group),
     )

@@ -12,7 +12,7 @@ from tests.support.offline_task import PID, archive
 
 from kafkeep.archive.entry import Entry
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
@@ -37,7 +37,7 @@ def log_of(fields: str, *, without: tuple[int, ...] = ()) -> FakeLog:
 
 
 def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
-    shape = SinkIntent(sink=SinkSpec({**JSON, **options}), closes={str(PID): str(Reason.END)})
+    shape = SinkIntent(sink=SinkSpec({**JSON, **options}), closes={str(PID): str(RotateReason.END)})
     return archive(log, store, shape)
 
 

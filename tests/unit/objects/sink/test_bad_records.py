@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import Origin
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore
@@ -69,7 +69,7 @@ class Written:
         )
         self.store = MemoryStore()
         with Uploads() as uploads:
-            writer = SinkWriter(self.store, origin, sink, uploads, at_ms=0, closes=Reason.END)
+            writer = SinkWriter(self.store, origin, sink, uploads, at_ms=0, closes=RotateReason.END)
             for at in range(0, len(records), 7):
                 part = records[at : at + 7]
                 batch = build_batch(part)

@@ -22,7 +22,7 @@ from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import NameCheck, Origin
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore
@@ -169,7 +169,7 @@ def written(records: list[Record], size: int, options: dict[str, str]) -> dict[s
     )
     store = MemoryStore()
     with Uploads() as uploads:
-        writer = SinkWriter(store, origin, sink, uploads, at_ms=0, closes=Reason.END)
+        writer = SinkWriter(store, origin, sink, uploads, at_ms=0, closes=RotateReason.END)
         for at in range(0, end, size):
             some = records[at : at + size]
             writer.add(Chunk(scan_batches(build_batch(some)), some[-1].offset + 1), 0)

@@ -8,7 +8,7 @@ from tests.support.stored_sinks import JSON, write_sink
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming
 from kafkeep.kafka.batch.layout import Record
-from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 
 BY_FIELD = {**JSON, "partitioner.class": "field", "partition.field.name": "n", "flush.size": "10"}
@@ -26,7 +26,7 @@ def closed(places: list[object], limit: str | None) -> set[str]:
     return {
         f"{e.key.split('/')[2]}@{int(e.key.split('+')[2][:10])}"
         for e in stored.entries
-        if e.closed_by == Reason.FILES
+        if e.closed_by == RotateReason.FILES
     }
 
 
