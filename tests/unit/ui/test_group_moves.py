@@ -37,6 +37,7 @@ class FakeMoves:
         self.returned: list[OffsetSnapshot] = []
         self.checks: tuple[Check, ...] = ()
         self.error: Exception | None = None
+        self.live = 1050
         self.kept = OffsetSnapshot(
             archive="0123456789",
             address="s3://b/prod",
@@ -52,7 +53,7 @@ class FakeMoves:
             request=replace(request, archive="0123456789", log="nightly"),
             address="s3://b/prod",
             log="nightly",
-            moves=(PlannedMove(move=MOVE, live=1050),),
+            moves=(PlannedMove(move=MOVE, live=self.live),),
             checks=self.checks,
             digest="d1",
         )
@@ -128,6 +129,13 @@ def test_the_form_comes_first_and_the_plan_by_a_link_or_by_htmx(browser: Browser
     link = re.search(r'hx-get="([^"]+)"', page)
     assert link is not None
     assert "What would be set, from commit 7" in browser.get(link[1].replace("&amp;", "&"))
+
+
+def test_a_plan_that_changes_nothing_is_not_applied(browser: Browser, moves: FakeMoves) -> None:
+    moves.live = 50
+    page = browser.get(f"{AT}/plan?plan=yes")
+    assert "already has these offsets" in page
+    assert 'method="post"' not in page
 
 
 def test_a_refused_plan_cannot_be_applied(browser: Browser, moves: FakeMoves) -> None:

@@ -93,6 +93,11 @@ class GroupMovePlan:
     """Of the moves: what was confirmed is applied, or nothing."""
 
     @property
+    def changes_nothing(self) -> bool:
+        """True if the group already has all these offsets."""
+        return all(one.live == one.move.offset for one in self.moves)
+
+    @property
     def is_refused(self) -> bool:
         """True if it cannot be applied."""
         return not self.moves or any(one.verdict is CheckStatus.FAIL for one in self.checks)
