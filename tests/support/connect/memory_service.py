@@ -14,6 +14,7 @@ from kafkeep.archive.view import load_view
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.catalog import Catalog
+from kafkeep.connect.catalog.doctor import CheckedPart
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.jobs.job import JobContext
@@ -73,6 +74,13 @@ def _no_spark() -> JobContext:
     return JobContext(kafka=kafka, run_tasks=run_tasks, cores=1, state_address="memory:x")
 
 
+class _IdleDoctor:
+    """Has nothing to check: a real one would wait for Kafka."""
+
+    def examine(self) -> list[CheckedPart]:
+        return []
+
+
 class MemoryService:
     """Implements ``Service``. Every connector is a sink of three full partitions."""
 
@@ -91,6 +99,7 @@ class MemoryService:
             archives=archives,
             schemas=SchemaCatalog(lambda: self.registries, archives),
         )
+        object.__setattr__(self.catalog, "doctor", _IdleDoctor())
         self.restores = RestoreRuns(lambda: archives, _no_spark)
         proofs = ProofRuns(self.restores, lambda: self.runs, _no_spark)
         self.drills = MemoryDrills(archives)
