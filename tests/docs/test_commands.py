@@ -1,170 +1,51 @@
-"""The commands of the README, the start page, the tutorials and the guides run.
+"""Every command block of the pages says whether it runs, and is valid.
 
-What a comment above a block means is in ``tests/support/doc_blocks.py``. The pages of a group share
-a shell, its variables, the services and the Connect service, so a step that all of them need costs
-its time once. Commands that cannot run here are parsed by kafkeep's own parser.
+What a comment above a block means is in ``tests/support/doc_blocks.py``. Blocks that run do so in
+files of their own, so that test processes share the work: ``test_start_commands.py``,
+``test_tutorial_commands.py`` and ``test_guide_commands.py``. The pages of a group share a shell, its
+variables, the services and the Connect service, so a step that all of them need costs its time
+once. Commands that cannot run here are parsed by kafkeep's own parser.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-import signal
-import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import typer.main
 import yaml
-from tests.support.doc_blocks import Block, Mark, blocks, kafkeep_commands
+from tests.support.doc_blocks import Mark, blocks, kafkeep_commands
+from tests.support.doc_shell import PAGES, STORIES, name_of, place_of
 from typer.exceptions import TyperException
 
 from kafkeep.cli.main import app
-from kafkeep.dev import stop
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").glob("*.md")])
-START = [ROOT / "README.md", DOCS / "start.md"]
-_NAV = (ROOT / "mkdocs.yml").read_text()
-TUTORIALS = sorted(DOCS.glob("tutorials/*.md"), key=lambda page: _NAV.index(page.name))
-GUIDES = [*sorted(DOCS.glob("guides/*.md")), *sorted(DOCS.glob("operate/*.md"))]
-STORIES = [*START, *TUTORIALS, *GUIDES]
-"""Pages whose shell blocks all say whether they run."""
-GROUPS = {
-    "start": [*START, *sorted(page for page in DOCS.glob("*.md") if page not in START)],
-    "tutorials": TUTORIALS,
-    "guides": GUIDES,
-}
-"""Pages that run in one shell, on one set of services, in this order."""
-FOLDERS = (".kafkeep-dev", "kafkeep-services", "old-cluster", "new-cluster")
-UNTIL_S = 180
 ABRIDGED = "…"
 
 
-def _name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def _place(block: Block) -> str:
-    return f"{_name(block.page)}:{block.line}"
-
-
-def _plan(pages: list[Path]) -> list[Block]:
-    """Return the blocks that run, in order: each shared one once, the last ones at the end."""
-    found = [block for page in pages for block in blocks(page)]
-    shared: set[str] = set()
-    order, last = [], []
-    for block in found:
-        if block.mark in (Mark.ONCE, Mark.LAST):
-            if block.body in shared:
-                continue
-            shared.add(block.body)
-        if block.mark is Mark.LAST:
-            last.append(block)
-        elif block.mark not in (None, Mark.NOT):
-            order.append(block)
-    return [*order, *last]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _script(plan: list[Block], folder: Path) -> Iterator[str]:
-    """Yield the lines of a shell that stops at the first block that fails, and says where it is."""
-    port = str(_free_port())  # 8083 may be in use on this machine
-
-    def found(block: Block, output: Path) -> str:
-        return f"grep -qF -- {shlex.quote(block.text)} {output}"
-
-    yield "set -euo pipefail"
-    for number, block in enumerate(plan):
-        source, output = folder / f"{number}.sh", folder / f"{number}.out"
-        source.write_text(block.body.replace("8083", port))
-        yield f"echo {number} > {folder}/at; printf '%s %s\\n' $SECONDS {_place(block)} >&2"
-        if block.mark is Mark.UNTIL:
-            yield f"deadline=$((SECONDS + {UNTIL_S}))"
-            yield f"until {{ . {source} > {output} 2>&1 || true; }}; {found(block, output)}; do"
-            yield "test $SECONDS -lt $deadline; sleep 0.5; done"
-        else:
-            yield f". {source} > {output} 2>&1"
-            if block.text:
-                yield found(block, output)
-
-
-def _environment() -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("AWS_", "KAFKEEP_BOOTSTRAP", "KAFKEEP_ARCHIVE", "PYTEST"))
-    }
-    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("group", GROUPS)
-def test_the_commands_of_the_pages_run(group: str, tmp_path: Path) -> None:
-    notes, work = tmp_path / "notes", tmp_path / "work"
-    notes.mkdir()
-    work.mkdir()
-    plan = _plan(GROUPS[group])
-    (notes / "all.sh").write_text("\n".join(_script(plan, notes)) + "\n")
-    with (notes / "log").open("wb") as log:
-        shell = subprocess.Popen(
-            ["bash", str(notes / "all.sh")],
-            cwd=work,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            code = shell.wait(1700)
-        finally:
-            with suppress(ProcessLookupError):  # what a page left in the background
-                os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait()
-            for folder in FOLDERS:
-                stop(work / folder, purge=True)
-    log_text = (notes / "log").read_text()
-    print(log_text)
-    if code:
-        number = int((notes / "at").read_text())
-        output = (notes / f"{number}.out").read_text()[-6000:]
-        pytest.fail(f"{_place(plan[number])} failed:\n{plan[number].body}\n{output}")
-    left = [folder for folder in FOLDERS if (work / folder).exists()]
-    assert not left, "the last block of a page must remove the services"
-
-
-@pytest.mark.parametrize("page", STORIES, ids=_name)
+@pytest.mark.parametrize("page", STORIES, ids=name_of)
 def test_every_shell_block_says_whether_it_runs(page: Path) -> None:
     silent = [block.line for block in blocks(page) if block.is_shell and block.mark is None]
-    assert silent == [], f"{_name(page)}: mark the blocks at these lines"
+    assert silent == [], f"{name_of(page)}: mark the blocks at these lines"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_block_that_does_not_run_says_why_and_is_valid_shell(page: Path) -> None:
     for block in blocks(page):
         if block.mark is Mark.NOT:
-            assert len(block.text.split()) >= 3, f"{_place(block)}: give the reason in words"
+            assert len(block.text.split()) >= 3, f"{place_of(block)}: give the reason in words"
             done = subprocess.run(
                 ["bash", "-n"], input=block.body, text=True, capture_output=True, check=False
             )
-            assert done.returncode == 0, f"{_place(block)}: {done.stderr}"
+            assert done.returncode == 0, f"{place_of(block)}: {done.stderr}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of
+)
 def test_every_kafkeep_command_has_options_that_exist(
     page: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +54,7 @@ def test_every_kafkeep_command_has_options_that_exist(
     for block in blocks(page):
         for arguments in kafkeep_commands(block):
             complaint = _complaint(arguments)
-            assert complaint is None, f"{_place(block)}: kafkeep {arguments}: {complaint}"
+            assert complaint is None, f"{place_of(block)}: kafkeep {arguments}: {complaint}"
 
 
 def _complaint(arguments: list[str]) -> str | None:
@@ -199,7 +80,7 @@ def _complaint(arguments: list[str]) -> str | None:
     return complaint
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_json_and_yaml_blocks_parse(page: Path) -> None:
     for block in blocks(page):
         if ABRIDGED in block.body:
