@@ -2,8 +2,8 @@
 
 What a comment above a block means is in ``tests/support/doc_blocks.py``. Blocks that run do so in
 files of their own, so that test processes share the work: ``test_start_commands.py``,
-``test_tutorial_commands.py`` and ``test_guide_commands.py``. The pages of a group share a shell, its
-variables, the services and the Connect service, so a step that all of them need costs its time
+``test_tutorial_commands.py`` and ``test_guide_commands.py``. The pages of a group share a shell,
+its variables, the services and the Connect service, so a step that all of them need costs its time
 once. Commands that cannot run here are parsed by kafkeep's own parser.
 """
 
