@@ -194,6 +194,7 @@ def test_every_shortcut_leads_to_its_page(open_page: OpenPage) -> None:
     )
     assert len(links) >= 7
     for key, path in links:
-        page.keyboard.press("g")
-        page.keyboard.press(key)
+        with page.expect_navigation():  # a key that comes while the page changes is lost
+            page.keyboard.press("g")
+            page.keyboard.press(key)
         expect(page.locator(".side nav a[aria-current]")).to_have_attribute("href", path)

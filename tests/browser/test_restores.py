@@ -25,7 +25,9 @@ RATE = "40KiB"
 def topics(world: World, service: Service) -> tuple[str, str]:
     """Return two topics that a connector has archived."""
     made = [world.topic(name) for name in ("deleted", "kept")]
-    producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
+    # Small batches: a restore of one large batch makes no progress until it ends.
+    settings = {"bootstrap.servers": world.services.bootstrap_servers, "batch.size": 32_768}
+    producer = Producer(settings)
     for one in made:
         for number in range(RECORDS):
             for partition in range(PARTITIONS):
