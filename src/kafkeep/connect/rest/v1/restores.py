@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError
@@ -56,9 +58,11 @@ def get_restore(service: ConnectService, call: Call) -> Response:
 def create_restore(service: ConnectService, call: Call) -> Response:
     """Store a draft."""
     body = parse_object(call.body, ("config",))
-    asked = without_nulls(as_config(body.get("config", {})))
+    if "config" not in body:
+        raise RestError(400, "A restore needs a config; it may be empty and changed later")
+    asked = without_nulls(as_config(body["config"]))
     run = service.change(operations.create_run, restore.NAME, asked, call.caller)
-    return json_answer(run_json(run, call), 201)
+    return json_answer(run_json(run, call), 201, {"Location": f"{_ALL}/{quote(run.id)}"})
 
 
 def change_restore(service: ConnectService, call: Call) -> Response:
