@@ -169,7 +169,7 @@ def number(call: Call, name: str, default: int, *, least: int, most: int) -> int
     text = first(call, name)
     if not text:
         return default
-    if not (text.isascii() and text.isdigit()) or not least <= int(text[:19]) <= most:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         raise RestError(400, f"{name} must be a number from {least} to {most}")
     return int(text)
 
