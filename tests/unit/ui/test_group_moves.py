@@ -88,7 +88,7 @@ class FakeMoves:
 @pytest.fixture
 def moves(service: ConsoleService) -> FakeMoves:
     groups, fake = FakeGroups(), FakeMoves()
-    groups.saved = lambda group: [SAVED]  # type: ignore[attr-defined]
+    groups.saved = lambda group: [SAVED] if group == HOSTILE else []  # type: ignore[attr-defined]
     service.catalog = SimpleNamespace(  # type: ignore[assignment]
         groups=groups, group_moves=fake
     )
@@ -136,6 +136,15 @@ def test_a_plan_that_changes_nothing_is_not_applied(browser: Browser, moves: Fak
     page = browser.get(f"{AT}/plan?plan=yes")
     assert "already has these offsets" in page
     assert 'method="post"' not in page
+
+
+@pytest.mark.usefixtures("moves")
+@pytest.mark.parametrize("query", ["", "?plan=yes", "?plan=yes&log=&commit=3"])
+def test_every_tab_answers_for_a_group_without_saved_offsets(query: str, browser: Browser) -> None:
+    page = browser.get(f"/ui/groups/only-in-kafka/plan{query}")
+    assert "No archive has offsets of this group" in page
+    assert "<form" not in page.partition('id="plan"')[0].partition("Parts of the group")[2]
+    assert "kafkeep has not changed" in browser.get("/ui/groups/only-in-kafka/history")
 
 
 def test_a_refused_plan_cannot_be_applied(browser: Browser, moves: FakeMoves) -> None:

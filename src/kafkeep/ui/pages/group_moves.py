@@ -26,7 +26,8 @@ _NOT_CONFIRMED = "That is not the name of this group. Nothing was changed."
 def show_plan(visit: Visit) -> Response:
     """Show which offsets a move would set; the form alone until that is asked for."""
     fields = _fields(visit.query)
-    if visit.query.get("plan") == "yes":
+    has_saved = bool(fields["archive"]) or bool(visit.service.catalog.groups.saved(group_of(visit)))
+    if visit.query.get("plan") == "yes" and has_saved:
         return _plan_page(visit, fields)
     return _form_page(visit, fields, is_waiting=True)
 
