@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from tests.support.cluster import Cluster
 from tests.support.connect.serve_processes import Service, World
@@ -18,6 +19,7 @@ _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
+_IS_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 _EXPECTED = ("net::ERR_", "Failed to load resource", "[object Event]")
 """What Chromium and htmx log while a service is away."""
 
@@ -75,3 +77,28 @@ def open_page(chromium: Browser, service: Service) -> Iterator[Callable[..., Pag
     for context in contexts:
         context.close()
     assert problems == []
+
+
+def check_pages(
+    page: Page, pages: Mapping[str, str], ready: Mapping[str, Callable[[], None]] | None = None
+) -> None:
+    """Fail unless each page fits its screen and has no serious violation; keep a screenshot of it.
+
+    ``pages`` are addresses by name; ``ready`` waits for what a page of that name loads later.
+    """
+    assert page.viewport_size is not None
+    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    look = f"{'dark' if is_dark else 'light'}-{page.viewport_size['width']}"
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    found: list[str] = []
+    for name, path in pages.items():
+        page.goto(path)
+        (ready or {}).get(name, lambda: None)()
+        if page.evaluate(_IS_WIDE):
+            found.append(f"{name} is wider than the screen")
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                nodes = [node["html"][:200] for node in one["nodes"][:3]]
+                found.append(f"{name}: {one['id']}: {nodes}")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page=True)
+    assert found == []

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from confluent_kafka import TopicPartition
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import check_pages
 from tests.support.confluent_registry import ConfluentRegistry, serving
 from tests.support.connect.serve_processes import Service, Topic, World
 from tests.support.waiting import until
@@ -156,8 +155,7 @@ def test_every_page_is_accessible_and_fits(
     theme: str, width: int, scene: Scene, open_page: OpenPage
 ) -> None:
     page = open_page(theme=theme, width=width)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    group, found = f"/ui/groups/{to_segment(scene.group)}", []
+    group = f"/ui/groups/{to_segment(scene.group)}"
     pages = {
         "groups": "/ui/groups?lag=yes",
         "group": group,
@@ -169,20 +167,12 @@ def test_every_page_is_accessible_and_fits(
         "connector-offsets": "/ui/connectors/keeper/offsets",
         "doctor": "/ui/settings",
     }
-    for name, path in pages.items():
-        page.goto(path)
-        if name == "doctor":
-            page.get_by_role("button", name="Run the checks").click()
-            expect(page.get_by_text("Archive of keeper")).to_be_visible(timeout=SLOW_MS)
-        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-        if page.evaluate(wide):
-            found.append(f"{name} is wider than the screen")
-        for one in Axe().run(page).response["violations"]:
-            if one["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:200] for node in one["nodes"][:3]]
-                found.append(f"{name}: {one['id']}: {nodes}")
-        page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
-    assert found == []
+
+    def run_checks() -> None:
+        page.get_by_role("button", name="Run the checks").click()
+        expect(page.get_by_text("Archive of keeper")).to_be_visible(timeout=SLOW_MS)
+
+    check_pages(page, pages, {"doctor": run_checks})
 
 
 @pytest.mark.usefixtures("scene")

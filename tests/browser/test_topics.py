@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import check_pages
 from tests.support.connect.serve_processes import Service, World
 from tests.support.waiting import until
 
@@ -138,7 +137,6 @@ def test_topic_pages_are_accessible_and_fit(
     topic: str, theme: str, width: int, open_page: OpenPage
 ) -> None:
     page = open_page(theme=theme, width=width)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     here = f"/ui/topics/{topic}"
     pages = {
         "topics": "/ui/topics?live=yes",
@@ -154,15 +152,4 @@ def test_topic_pages_are_accessible_and_fit(
         "message-hostile": f"{here}/messages/0/101",
         "message-long": f"{here}/messages/0/104?decode=hex",
     }
-    found: list[str] = []
-    for name, path in pages.items():
-        page.goto(path)
-        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-        if page.evaluate(wide):
-            found.append(f"{name} is wider than the screen")
-        for one in Axe().run(page).response["violations"]:
-            if one["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:200] for node in one["nodes"][:3]]
-                found.append(f"{name}: {one['id']}: {nodes}")
-        page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
-    assert found == []
+    check_pages(page, pages)
