@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,8 +28,18 @@ from kafkeep.cli.flags import (
     start_spark,
     storage_options,
     with_options,
+    with_verbosity,
 )
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say, task_progress
+from kafkeep.cli.output import (
+    Output,
+    OutputOption,
+    detail,
+    is_verbose,
+    print_json,
+    print_pairs,
+    say,
+    task_progress,
+)
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import FORMATS, BackupOptions
 from kafkeep.options.option import one_of
@@ -164,6 +175,7 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
     return config.with_sink(options)
 
 
+@with_verbosity
 @with_options(BackupOptions, "flags", built=False)
 def backup_command(
     *,
@@ -219,7 +231,7 @@ def backup_command(
             spark,
             stop=stop,
             on_progress=on_progress,
-            on_commit=_commit_line if options.follow and output is Output.JSON else None,
+            on_commit=partial(_on_commit, options.follow and output is Output.JSON),
         )
     for gap in summary.gaps:
         say(
@@ -239,7 +251,27 @@ def backup_command(
     raise typer.Exit(summary.exit_code)
 
 
-def _commit_line(commit: Any, summary: Any) -> None:
+def _on_commit(prints_line: bool, commit: Any, summary: Any) -> None:
+    if is_verbose():
+        _detail_commit(commit)
+    if prints_line:
+        _print_commit_line(commit, summary)
+
+
+def _detail_commit(commit: Any) -> None:
+    changes = commit.changes
+    if changes.intent is not None:
+        detail(f"commit {commit.number}: {len(changes.intent.ranges):,} ranges of offsets planned")
+    if changes.entries:
+        detail(f"commit {commit.number}: {len(changes.entries):,} objects archived")
+    for entry in changes.entries:
+        detail(
+            f"{entry.partition_id}: offsets {entry.range.start} to {entry.range.end - 1}, "
+            f"{entry.records:,} records, {format_size(entry.size_bytes)}: {entry.key}"
+        )
+
+
+def _print_commit_line(commit: Any, summary: Any) -> None:
     line = {
         "message_type": "commit",
         "commit": commit.number,

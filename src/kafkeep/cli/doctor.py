@@ -31,6 +31,7 @@ OptionalBootstrap = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-servers",
+        "-b",
         envvar="KAFKEEP_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,…",
         help="Also check this Kafka cluster.",

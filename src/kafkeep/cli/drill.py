@@ -16,12 +16,22 @@ from kafkeep.cli.flags import (
     start_spark,
     with_archive,
     with_options,
+    with_quiet,
 )
-from kafkeep.cli.output import Output, OutputOption, failure_reported, print_json, print_pairs, say
+from kafkeep.cli.output import (
+    Output,
+    OutputOption,
+    complain,
+    failure_reported,
+    print_json,
+    print_pairs,
+    say,
+)
 from kafkeep.cli.verify import ReportOption
 from kafkeep.options.maintenance import DrillOptions
 
 
+@with_quiet
 @with_archive
 @with_options(DrillOptions)
 def drill_command(
@@ -61,7 +71,7 @@ def drill_command(
     for warning in result.warnings:
         say(f"warning: {warning}")
     for line in result.against.lines():
-        say(line)
+        complain(line)
     if output is Output.JSON:
         print_json(result.to_json())
     else:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafkeep.cli.flags import ArchiveLocation, with_archive, with_options
+from kafkeep.cli.flags import ArchiveLocation, with_archive, with_options, with_quiet
 from kafkeep.cli.output import (
     Output,
     OutputOption,
+    complain,
     print_json,
     print_pairs,
     print_table,
-    say,
     task_progress,
     when,
 )
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkeep.maintenance.gc import GcPlan
 
 
+@with_quiet
 @with_archive
 @with_options(GcOptions)
 def gc_command(
@@ -56,7 +57,9 @@ def gc_command(
     else:
         _show(plan)
     if plan.count(Fate.REFUSED):
-        say("hint: Grant s3:DeleteObject and s3:AbortMultipartUpload; a backup does not need them.")
+        complain(
+            "hint: Grant s3:DeleteObject and s3:AbortMultipartUpload; a backup does not need them."
+        )
         raise typer.Exit(AccessDeniedError.exit_code)
 
 

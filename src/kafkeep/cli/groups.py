@@ -17,6 +17,7 @@ from kafkeep.cli.flags import (
     unlogged_options,
     with_archive,
     with_options,
+    with_quiet,
 )
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 from kafkeep.cli.restore import show_moves
@@ -53,6 +54,7 @@ def show_command(
 
 
 @app.command("plan")
+@with_quiet
 @with_archive
 @with_options(RestoreOptions)
 def plan_command(
@@ -75,6 +77,7 @@ def plan_command(
 
 
 @app.command("apply")
+@with_quiet
 @with_archive
 @with_options(RestoreOptions)
 def apply_command(
@@ -104,6 +107,7 @@ def apply_command(
 
 
 @app.command("rollback")
+@with_quiet
 @with_archive
 @with_options(RestoreOptions)
 def rollback_command(

@@ -16,15 +16,12 @@ from typer.exceptions import TyperException
 from kafkeep import __version__
 from kafkeep.cli import (
     backup,
-    cat,
     demo,
     dev,
     doctor,
     drill,
     gc,
     groups,
-    info,
-    ls,
     register,
     restore,
     retention,
@@ -32,7 +29,15 @@ from kafkeep.cli import (
     serve,
     verify,
 )
-from kafkeep.cli.output import error_document, error_of, say, stand_in_for_closed
+from kafkeep.cli.archive import cat, info, ls
+from kafkeep.cli.output import (
+    Talk,
+    complain,
+    error_document,
+    error_of,
+    set_talk,
+    stand_in_for_closed,
+)
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 from kafkeep.failpoint import arm_from_environment
 from kafkeep.redact import install, redact
@@ -82,6 +87,7 @@ def _root(
 ) -> None:
     """Set up logging for every command."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
+    set_talk(Talk.NORMAL)
     _set_up_logging(debug)
     arm_from_environment()
 
@@ -98,6 +104,7 @@ def _set_up_logging(debug: bool) -> None:
         return
     logging.getLogger().addHandler(logging.NullHandler())
     ours = logging.getLogger("kafkeep")
+    ours.setLevel(logging.NOTSET)
     if not ours.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("warning: %(message)s"))
@@ -161,13 +168,13 @@ def _is_broken(pipe: int | None) -> bool:
 
 def _fail(error: KafkeepError, wants_json: bool) -> int:
     if os.environ.get("KAFKEEP_DEBUG"):
-        say(redact(traceback.format_exc()).rstrip())
+        complain(redact(traceback.format_exc()).rstrip())
     if wants_json:
-        say(json.dumps(error_document(error)))
+        complain(json.dumps(error_document(error)))
     else:
-        say(f"error: {redact(error.message)}")
+        complain(f"error: {redact(error.message)}")
         if error.hint:
-            say(f"hint: {error.hint}")
+            complain(f"hint: {error.hint}")
     return error.exit_code
 
 

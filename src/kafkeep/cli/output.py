@@ -7,12 +7,13 @@ command fails.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,31 @@ from kafkeep.redact import redact
 OnProgress = Callable[[int, int], None]
 
 
+class Talk(IntEnum):
+    """How much a command says on stderr."""
+
+    QUIET = 0
+    """Errors only."""
+    NORMAL = 1
+    VERBOSE = 2
+
+
+_level = Talk.NORMAL
+
+
+def set_talk(level: Talk) -> None:
+    """Set how much ``say``, ``detail``, progress bars and the log write from here on."""
+    global _level  # noqa: PLW0603 - stderr is global too
+    _level = level
+    if level is Talk.QUIET:
+        logging.getLogger("kafkeep").setLevel(logging.ERROR)
+
+
+def is_verbose() -> bool:
+    """Return whether ``detail`` prints."""
+    return _level is Talk.VERBOSE
+
+
 class _Rate(ProgressColumn):
     """Records a second."""
 
@@ -63,7 +89,7 @@ def record_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
 
 @contextmanager
 def _bar(what: str, enabled: bool, *columns: ProgressColumn) -> Iterator[OnProgress | None]:
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or _level is Talk.QUIET or not sys.stderr.isatty():
         yield None
         return
     console = Console(stderr=True)
@@ -137,7 +163,19 @@ def print_line(text: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Print a message on stderr, if somebody still reads it."""
+    """Print a message on stderr, unless --quiet is given."""
+    if _level is not Talk.QUIET:
+        complain(text)
+
+
+def detail(text: str) -> None:
+    """Print a message on stderr if --verbose is given."""
+    if _level is Talk.VERBOSE:
+        complain(text)
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr, also with --quiet, if somebody still reads it."""
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()

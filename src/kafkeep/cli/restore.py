@@ -24,10 +24,12 @@ from kafkeep.cli.flags import (
     start_spark,
     with_archive,
     with_options,
+    with_verbosity,
 )
 from kafkeep.cli.output import (
     Output,
     OutputOption,
+    detail,
     failure_reported,
     print_json,
     print_pairs,
@@ -44,6 +46,7 @@ from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size
 
 
+@with_verbosity
 @with_archive
 @with_options(RestoreOptions)
 def restore_command(
@@ -79,7 +82,6 @@ def restore_command(
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
-    plans: list[Any] = []
     signal.signal(signal.SIGTERM, _pause)
     with failure_reported("restore", file, archive=locations.archive, bootstrap=bootstrap_servers):
         try:
@@ -89,7 +91,7 @@ def restore_command(
                     locations,
                     spark,
                     unlogged=unlogged,
-                    on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
+                    on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else _detail_plan,
                     on_progress=on_progress,
                 )
         except _PausedError:
@@ -166,6 +168,18 @@ def _show_plan(preflight: Any, output: Output) -> None:
     show_moves(preflight.groups.moves)
     for check in preflight.checks:
         say(f"{check.verdict.value}: {check.subject}: {check.what}")
+
+
+def _detail_plan(preflight: Any) -> None:
+    plan = preflight.plan
+    detail(f"restoring commit {plan.commit} of log {plan.log}")
+    for topic in plan.topics:
+        detail(
+            f"{topic.source.topic} into {topic.target}: {topic.target_count:,} partitions, "
+            f"{len(topic.entries):,} objects, {format_size(topic.read_bytes)} to read"
+        )
+    for check in preflight.checks:
+        detail(f"{check.verdict.value}: {check.subject}: {check.what}")
 
 
 def _show_shares(topic: Any) -> None:

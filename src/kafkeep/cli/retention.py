@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.flags import ArchiveLocation, NameOption, with_archive
+from kafkeep.cli.flags import ArchiveLocation, NameOption, with_archive, with_quiet
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say, when
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ app = typer.Typer(
 _TopicsOption = Annotated[
     str | None,
     typer.Option(
-        "--topics", metavar="A,B", help="Only these topics. Default: all topics of the log."
+        "--topics", "-t", metavar="NAMES", help="Only these topics. Default: all topics of the log."
     ),
 ]
 _DaysOption = Annotated[
@@ -83,6 +83,7 @@ def show_command(
 
 
 @app.command("set")
+@with_quiet
 @with_archive
 def set_command(
     *,
@@ -111,6 +112,7 @@ def set_command(
 
 
 @app.command("remove")
+@with_quiet
 @with_archive
 def remove_command(
     *,

@@ -21,10 +21,12 @@ from kafkeep.cli.flags import (
     reads_archive,
     start_spark,
     with_options,
+    with_quiet,
 )
 from kafkeep.cli.output import (
     Output,
     OutputOption,
+    complain,
     failure_reported,
     print_json,
     print_pairs,
@@ -33,6 +35,7 @@ from kafkeep.cli.output import (
 )
 from kafkeep.errors import UsageError
 from kafkeep.options.maintenance import CompareOptions
+from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
@@ -63,12 +66,13 @@ ReportOption = Annotated[
 ]
 
 
+@with_quiet
 @reads_archive
-@with_options(CompareOptions, needs="--against")
+@with_options(CompareOptions, needs="--against", without=("topics",))
 def verify_command(
     *,
     source: ArchiveSource,
-    topic: TopicsOption = None,
+    topics: TopicsOption = None,
     deep: DeepOption = False,
     workers: WorkersOption = None,
     against: AgainstOption = None,
@@ -90,10 +94,16 @@ def verify_command(
     damaged, missing or different; 14 when a comparison is not possible.
     """
     if against is not None:
-        _refuse_beside_against(deep, topic, workers, source)
+        _refuse_beside_against(deep, workers, source)
+        options = replace(options, topics=parse_renames(",".join(topics)) if topics else ())
         kafka = against, command_config
         _against(options, source.location, kafka, source.name, spark_conf, report, output)
         return
+    if renamed := next((name for name in topics or () if ":" in name), None):
+        raise UsageError(
+            f"{renamed!r} is not a topic: a new name needs --against",
+            hint="Name the cluster to compare: --against HOST:PORT.",
+        )
     given = [*_given(options), *(["--spark-conf"] if spark_conf else ())]
     if command_config and command_config != os.environ.get("KAFKEEP_COMMAND_CONFIG"):
         given.append("--command-config")
@@ -102,15 +112,12 @@ def verify_command(
             ", ".join(given) + " needs --against",
             hint="Name the cluster to compare: --against HOST:PORT.",
         )
-    _alone(source, topic, deep, workers, report_file(report), output)
+    _alone(source, topics, deep, workers, report_file(report), output)
 
 
-def _refuse_beside_against(
-    deep: bool, topics: list[str] | None, workers: int | None, source: ArchiveSource
-) -> None:
+def _refuse_beside_against(deep: bool, workers: int | None, source: ArchiveSource) -> None:
     refused = {
         "--deep": (deep, "Leave it out: a comparison decodes every record."),
-        "--topic": (topics, "Use --topics instead."),
         "--workers": (
             workers,
             "Spark reads the topics: set its cores with --spark-conf spark.master=…",
@@ -255,7 +262,7 @@ def show_against(result: CompareResult) -> None:
         for note in topic.plan.notes:
             say(f"note: {topic.plan.target.name}: {note}")
     for line in result.lines():
-        say(line)
+        complain(line)
     print_pairs(
         {
             "archive": result.archive,
@@ -275,7 +282,7 @@ def show_against(result: CompareResult) -> None:
 
 def _show(report: VerifyReport) -> None:
     for finding in report.findings:
-        say(_line(finding))
+        (complain if finding.severity == "damage" else say)(_line(finding))
     print_pairs(
         {
             "archive": report.archive,

@@ -24,7 +24,12 @@ class BackupOptions(RegistryOptions):
     """What to back up, and when objects are closed."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to back up, as a,b,c.", default=(), parse=topic_names, metavar="NAMES"
+        "topics",
+        "Topics to back up, as a,b,c.",
+        default=(),
+        parse=topic_names,
+        metavar="NAMES",
+        short="-t",
     )
     topics_regex: str | None = option(
         "topics.regex",

@@ -78,7 +78,12 @@ class DrillOptions(TargetOptions, LogOptions):
     """The topics and the sample that a drill restores."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to restore. Default: all.", default=(), parse=topic_names, metavar="NAMES"
+        "topics",
+        "Topics to restore. Default: all.",
+        default=(),
+        parse=topic_names,
+        metavar="NAMES",
+        short="-t",
     )
     sample: Sample | None = option(
         "sample",

@@ -35,6 +35,8 @@ class Option:
     is_flag: bool
     goes_with: str
     """The field of the flag that this option requires; empty if none."""
+    short: str = ""
+    """The short flag, such as ``-t``; empty if none."""
 
     @property
     def flag(self) -> str:
@@ -63,9 +65,10 @@ def option(
     parse: Callable[[str], Any] | None = None,
     metavar: str = "",
     goes_with: str = "",
+    short: str = "",
 ) -> Any:
     """Declare a dataclass field as an option; ``parse`` turns text into the field's value."""
-    metadata = {"option": (name, help, parse, metavar, goes_with)}
+    metadata = {"option": (name, help, parse, metavar, goes_with, short)}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -73,10 +76,12 @@ def iter_options(group: type) -> Iterator[Option]:
     """Yield the options a dataclass declares, in order."""
     for field in dataclasses.fields(group):
         if "option" in field.metadata:
-            name, help_text, parse, metavar, goes_with = field.metadata["option"]
+            name, help_text, parse, metavar, goes_with, short = field.metadata["option"]
             is_flag = isinstance(field.default, bool)
             default = field.default
-            yield Option(name, field.name, help_text, default, parse, metavar, is_flag, goes_with)
+            yield Option(
+                name, field.name, help_text, default, parse, metavar, is_flag, goes_with, short
+            )
 
 
 T = TypeVar("T")

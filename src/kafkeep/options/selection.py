@@ -115,6 +115,7 @@ class TopicOptions:
         default=(),
         parse=parse_renames,
         metavar="NAMES",
+        short="-t",
     )
     incarnations: tuple[tuple[str, int], ...] = option(
         "incarnation",

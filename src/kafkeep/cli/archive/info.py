@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def info_command(
     *,
     source: ArchiveSource,
-    topic: TopicsOption = None,
+    topics: TopicsOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what an archive holds: logs, topics, offsets, sizes, times, consumer groups.
 
-    With --topic, also shows each partition. In a bucket without a log, shows what the names of the
+    With --topics, also shows each partition. In a bucket without a log, shows what the names of the
     objects reveal.
 
     Exits with 0, or with 10 when there is no such archive or topic.
@@ -35,15 +35,15 @@ def info_command(
 
     store, unlogged = source.open()
     if unlogged is not None:
-        _show_named(store, unlogged, topic, output)
+        _show_named(store, unlogged, topics, output)
         return
-    logs = load_info(store, choose_logs(store, source.name), topics=topic or None)
+    logs = load_info(store, choose_logs(store, source.name), topics=topics or None)
     if output is Output.JSON:
         print_json({"archive": store.describe(), "logs": [log.to_json() for log in logs]})
         return
     sys.stdout.write(f"archive {store.describe()}\n")
     for log in logs:
-        _show_log(log, partitions=bool(topic))
+        _show_log(log, partitions=bool(topics))
 
 
 def _show_log(log: LogInfo, *, partitions: bool) -> None:

@@ -28,7 +28,7 @@ LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all columns
 def ls_command(
     *,
     source: ArchiveSource,
-    topic: TopicsOption = None,
+    topics: TopicsOption = None,
     partition: PartitionsOption = None,
     long: LongOption = False,
     output: OutputOption = Output.TABLE,
@@ -44,10 +44,10 @@ def ls_command(
 
     store, unlogged = source.open()
     if unlogged is not None:
-        _show_named(store, unlogged, topic, partition, long, output)
+        _show_named(store, unlogged, topics, partition, long, output)
         return
     found = list_objects(
-        store, choose_logs(store, source.name), topics=topic or None, partitions=partition or None
+        store, choose_logs(store, source.name), topics=topics or None, partitions=partition or None
     )
     if output is Output.JSON:
         objects = [listed.to_json() for listed in found]

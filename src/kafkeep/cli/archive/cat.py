@@ -60,7 +60,7 @@ IncarnationOption = Annotated[
 def cat_command(
     *,
     source: ArchiveSource,
-    topic: TopicsOption = None,
+    topics: TopicsOption = None,
     partition: PartitionsOption = None,
     offset: OffsetOption = "beginning",
     count: CountOption = None,
@@ -90,7 +90,7 @@ def cat_command(
     from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
 
     options = CatOptions(
-        topics=tuple(topic or ()),
+        topics=tuple(topics or ()),
         partitions=tuple(partition or ()),
         start=parse_start(offset),
         from_ms=times.from_ms,
@@ -111,7 +111,7 @@ def cat_command(
 
         _write(iter_unlogged_lines(store, unlogged, options, to_line))
         return
-    _write(iter_lines(store, choose_log(store, source.name, topic or None), options, to_line))
+    _write(iter_lines(store, choose_log(store, source.name, topics or None), options, to_line))
 
 
 def _write(pieces: Iterable[bytes]) -> None:

@@ -1,0 +1,1 @@
+"""The verbs that read an archive and change nothing."""
