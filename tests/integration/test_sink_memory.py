@@ -26,8 +26,7 @@ from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.writer import SegmentIntent
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions

@@ -30,7 +30,7 @@ from tests.support.sink_runs import Bucket, probed_once
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.store.open import open_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]

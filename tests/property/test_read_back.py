@@ -14,7 +14,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.choose_log import what_is_missing
 from kafkeep.objects.records import iter_records
 from kafkeep.restore.read import iter_ready
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
+from kafkeep.objects.sink.spec import RotateReason
 
 ASIDE = "tombstones"
 """To this directory and from it is no change, as in the real sink."""

@@ -27,8 +27,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.client.wire import Produced
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkOptions, SinkSpec
 from kafkeep.options.storage import StorageOptions

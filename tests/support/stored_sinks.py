@@ -15,8 +15,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.spec import ReadOptions, SinkIntent
+from kafkeep.objects.sink.spec import ReadOptions, RotateReason, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions

@@ -19,7 +19,7 @@ from kafkeep.backup.incarnations import LoggedState, identify_topics
 from kafkeep.backup.sink_schedule import PartitionBacklog, ReadDecision, SinkTiming
 from kafkeep.errors import GapError
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.backup import BackupOptions
 
 EARLIEST, LATEST = "earliest", "latest"

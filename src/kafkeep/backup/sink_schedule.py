@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.records.calendar import Zone
 

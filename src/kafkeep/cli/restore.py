@@ -111,7 +111,7 @@ def restore_command(
         print_pairs(_pairs(summary, options))
     if file is not None:
         from kafkeep.maintenance.report import write_report  # noqa: PLC0415
-        from kafkeep.maintenance.restore_page import restore_page  # noqa: PLC0415
+        from kafkeep.maintenance.report_pages import restore_page  # noqa: PLC0415
 
         write_report(restore_page(summary, locations, now_ms()), file)
     raise typer.Exit(summary.exit_code)
@@ -141,7 +141,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
 
     plan = preflight.plan
     if output is Output.JSON:
-        from kafkeep.restore.plan_document import plan_json  # noqa: PLC0415 - keeps --help fast
+        from kafkeep.restore.preflight import plan_json  # noqa: PLC0415 - keeps --help fast
 
         print_json(plan_json(preflight))
         return

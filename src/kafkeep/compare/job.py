@@ -38,8 +38,7 @@ from kafkeep.compare.work import CompareBundle, CompareWork, WorkResult, pack
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.objects.choose_log import load_chosen
-from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.choose_log import load_chosen, what_is_missing
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.kafka import Locations

@@ -269,7 +269,7 @@ def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) 
 
 
 def comparable(entries: Collection[Entry]) -> tuple[str, ...]:
-    """Return the fields that the objects hold of all their records; see objects/completeness.py."""
+    """Return the fields that the objects hold of all their records; see objects/choose_log.py."""
     parts = entries_by_partition(entry for entry in entries if entry.format != SEGMENT)
     objects = [e for mine in parts.values() for w in iter_windows(mine) for e in w.entries]
     mains = [e for e in objects if e.own_records and e.converter != ENVELOPE]

@@ -17,7 +17,7 @@ from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
 from kafkeep.connect.model import ConnectorStatus
-from kafkeep.connect.plugins.key_info import VERSION
+from kafkeep.connect.plugins.classes import VERSION
 from kafkeep.connect.plugins.validate import CLASS, Definitions, machine_problems
 from kafkeep.connect.rest.app import Pages, make_app
 from kafkeep.connect.rest.middleware import ForwardMiddleware

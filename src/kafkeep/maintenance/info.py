@@ -14,8 +14,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.schemas import load_schemas
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import DamagedError
-from kafkeep.objects.choose_log import check_topics
-from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.choose_log import check_topics, what_is_missing
 from kafkeep.objects.sink.read_windows import SEGMENT, formats_of
 from kafkeep.objects.sink.spec import ReadOptions, load_read_options
 

@@ -19,8 +19,7 @@ from kafkeep.kafka.batch.scan import check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.objects.sink.writer import SinkWriters
 from kafkeep.options.restore import parse_filter
 from kafkeep.options.sink.sink import SinkSpec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
@@ -18,6 +19,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.groups.plan import Archived, GroupPlan
 from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
+from kafkeep.restore.routing.plan import target_shares
 from kafkeep.restore.routing.routing import SAME
 from kafkeep.restore.schemas import SchemaStep
 from kafkeep.restore.summary import NEWER
@@ -256,3 +258,35 @@ def _check_missing(
         what = f"will be created: {topic.target_count} partitions, {named} replicas"
         checks.append(Check(CheckStatus.PASS, topic.target, what))
     return checks
+
+
+def plan_json(preflight: Preflight) -> dict[str, Any]:
+    """Return a plan and its preflight as one document."""
+    plan = preflight.plan
+    return {
+        "message_type": "plan",
+        "id": plan.id,
+        "log": plan.log,
+        "commit": plan.commit,
+        "records": plan.records,
+        "bytes": plan.raw_bytes,
+        "read_bytes": plan.read_bytes,
+        "lost": sorted(preflight.lost),
+        "topics": [
+            {
+                "source": t.source.topic,
+                "incarnation": t.source.incarnation,
+                "target": t.target,
+                "partitions": t.target_count,
+                "objects": len(t.entries),
+                "records": t.records,
+                "bytes": t.raw_bytes,
+                "read_bytes": t.read_bytes,
+                "shares": list(target_shares(t)),
+            }
+            for t in plan.topics
+        ],
+        "groups": [move.to_json() for move in preflight.groups.moves],
+        "schemas": None if preflight.schemas is None else preflight.schemas.to_json(),
+        "preflight": [check.to_json() for check in preflight.checks],
+    }

@@ -18,8 +18,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, load_view, load_views
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import DamagedError, KeyMissingError
-from kafkeep.objects.choose_log import choose_logs, choose_view
-from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.choose_log import choose_logs, choose_view, what_is_missing
 from kafkeep.objects.prefetch import open_object
 from kafkeep.objects.segment.reader import lost_ranges, salvage_segment
 from kafkeep.objects.sink.read_windows import SEGMENT

@@ -10,7 +10,7 @@ import pytest
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming, late_times, next_tick
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 
 NOON = 1_733_227_200_000  # 2024-12-03T12:00:00Z

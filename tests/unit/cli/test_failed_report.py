@@ -11,7 +11,7 @@ from tests.support.invoke import Cli
 
 from kafkeep.cli.restore import _PausedError
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.maintenance.restore_page import restore_page
+from kafkeep.maintenance.report_pages import restore_page
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.summary import RestoreSummary

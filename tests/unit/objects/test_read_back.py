@@ -27,11 +27,10 @@ from kafkeep.maintenance.info import load_info
 from kafkeep.maintenance.inventory import load_usage
 from kafkeep.maintenance.verify import verify
 from kafkeep.objects import prefetch as spooling
-from kafkeep.objects.choose_log import choose_log
-from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects import records as merging
+from kafkeep.objects.choose_log import choose_log, what_is_missing
 from kafkeep.objects.producible import iter_ready_batches
 from kafkeep.objects.records import iter_records
-from kafkeep.objects.sink import merge as merging
 from kafkeep.objects.sink import open_file
 from kafkeep.objects.sink.read_windows import iter_windows, with_companions
 from kafkeep.objects.sink.spec import ReadOptions, load_read_options

@@ -19,15 +19,16 @@ from kafkeep.connect.connectors.families import CLASSES, matches
 from kafkeep.connect.connectors.sink_config import ConnectorConfig, is_secret
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.model import ConnectorType, Json, PluginInfo, RestError, invalid_config
-from kafkeep.connect.plugins.classes import Plugin, find_plugin
-from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, S3_SINK
-from kafkeep.connect.plugins.key_info import (
+from kafkeep.connect.plugins.classes import (
     OWN_GROUP,
+    Plugin,
     display_name,
+    find_plugin,
     is_visible,
     plugin_definitions,
     recommended,
 )
+from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, S3_SINK
 from kafkeep.connect.safety.secrets import hide, mask, unmask
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions

@@ -21,7 +21,7 @@ from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.model import Json
 from kafkeep.connect.runs.kind import RunResult, RunWork
 from kafkeep.connect.runs.run import RunProgress
-from kafkeep.maintenance.restore_page import restore_page
+from kafkeep.maintenance.report_pages import restore_page
 from kafkeep.objects.unlogged.view import NAME as NO_LOG
 from kafkeep.options.kafka import Locations
 from kafkeep.options.option import ConfigErrors

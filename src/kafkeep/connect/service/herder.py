@@ -31,8 +31,7 @@ from kafkeep.connect.model import (
     TargetState,
     TaskStatus,
 )
-from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
-from kafkeep.connect.plugins.key_info import VERSION
+from kafkeep.connect.plugins.classes import VERSION, definitions, find_any_plugin, list_plugins
 from kafkeep.connect.plugins.validate import CLASS, Definitions
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.restore import RestoreRuns

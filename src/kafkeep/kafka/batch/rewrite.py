@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES, compress
-from kafkeep.kafka.batch.crc import crc32c
-from kafkeep.kafka.batch.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType
+from kafkeep.kafka.batch.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType, crc32c
 from kafkeep.kafka.batch.scan import Batches
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, copy_bytes, kernel, varlong_size, write_varlong

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES
-from kafkeep.kafka.batch.crc import find_bad_crc
 from kafkeep.kafka.batch.layout import (
     CODEC_MASK,
     CONTROL,
@@ -21,6 +20,7 @@ from kafkeep.kafka.batch.layout import (
     MIN_RECORD_BYTES,
     TRANSACTIONAL,
     TimestampType,
+    find_bad_crc,
 )
 from kafkeep.kafka.batch.unpack import iter_unpacked
 from kafkeep.numba_setup import (

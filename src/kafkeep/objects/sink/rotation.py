@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Int64s, kernel
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 
 NEVER = np.iinfo(np.int64).max
 NO_TIME = np.iinfo(np.int64).min

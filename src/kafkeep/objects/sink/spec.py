@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -20,12 +21,28 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import decode_stored, read_stored_commit
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import DamagedError, UsageError
-from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, Role, parse_class
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
 from kafkeep.options.sink.sink import SinkOptions, SinkSpec
 from kafkeep.options.unlogged import UnloggedOptions
+
+
+class RotateReason(StrEnum):
+    """Why a window was closed."""
+
+    COUNT = "flush.size records"
+    BYTES = "flush.bytes reached"
+    INTERVAL = "rotate.interval.ms passed by the records' time"
+    PATH = "the directory changed"
+    FILES = "partitioner.max.open.files are open"
+    SCHEMA = "the schema changed"
+    SCHEDULE = "rotate.schedule.interval.ms is due"
+    IDLE = "rotate.interval.ms passed and no record came"
+    END = "end of a one-shot backup"
+    AGE = "records have waited long enough"
+    GAP = "the records that follow are gone from Kafka"
+    PLAN = "end of the planned range"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

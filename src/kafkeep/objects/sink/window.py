@@ -23,8 +23,8 @@ from kafkeep.objects.sink.open_file import (
     Views,
 )
 from kafkeep.objects.sink.pipeline import PlacedRows
-from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.records.arrow import view_valid
 from kafkeep.records.compatibility import needs_new_file
 from kafkeep.records.rows import Rows

@@ -24,9 +24,8 @@ from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter,
 from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, Origin, store_object
 from kafkeep.objects.sink.open_file import FinishedObject, Views
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
-from kafkeep.objects.sink.rotate_reason import RotateReason
 from kafkeep.objects.sink.rotation import RotateRules
-from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, assign_files
 from kafkeep.options.sink.sink import SinkOptions
 

@@ -21,8 +21,6 @@ from kafkeep.records.rows import Rows
 from kafkeep.records.schema import Column
 from kafkeep.records.transforms.cast import Cast
 from kafkeep.records.transforms.headers import DropHeaders, HeaderFrom, InsertHeader, header_matches
-from kafkeep.records.transforms.insert_field import InsertField, parse_insertions
-from kafkeep.records.transforms.mask_field import MaskField
 from kafkeep.records.transforms.reshape_fields import (
     CsvLine,
     ExtractField,
@@ -32,6 +30,7 @@ from kafkeep.records.transforms.reshape_fields import (
     SetSchemaMetadata,
     ValueToKey,
 )
+from kafkeep.records.transforms.set_fields import InsertField, MaskField, parse_insertions
 from kafkeep.records.transforms.sinetstream import (
     ByteArrayCast,
     MicrosecondTimestampConverter,

@@ -22,7 +22,7 @@ from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, UsageError
-from kafkeep.restore.plan_document import plan_json
+from kafkeep.restore.preflight import plan_json
 from kafkeep.ui import restore_form as rf
 from kafkeep.ui.config_form import PREFIX, ConfigForm, build_form
 from kafkeep.ui.frame import ROOT

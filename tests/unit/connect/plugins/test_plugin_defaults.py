@@ -10,8 +10,14 @@ import pytest
 
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.connectors.source_config import SourceConfig
-from kafkeep.connect.plugins.classes import Plugin, connectors, definitions, find_plugin, others
-from kafkeep.connect.plugins.key_info import recommended
+from kafkeep.connect.plugins.classes import (
+    Plugin,
+    connectors,
+    definitions,
+    find_plugin,
+    others,
+    recommended,
+)
 from kafkeep.connect.plugins.validate import config_errors, validate
 from kafkeep.options.backup import BackupOptions
 

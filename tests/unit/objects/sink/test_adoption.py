@@ -12,8 +12,7 @@ from tests.support.offline_task import PID, archive
 
 from kafkeep.archive.entry import Entry
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.objects.sink.rotate_reason import RotateReason
-from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
 

@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import Origin
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore

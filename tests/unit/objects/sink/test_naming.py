@@ -20,7 +20,7 @@ from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue
 from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, Origin, object_key
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.files import NameFacts, NamingOptions
 from kafkeep.options.sink.sink import SinkOptions

@@ -22,7 +22,7 @@ from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import NameCheck, Origin
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore

@@ -8,7 +8,7 @@ from tests.support.stored_sinks import JSON, write_sink
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming
 from kafkeep.kafka.batch.layout import Record
-from kafkeep.objects.sink.rotate_reason import RotateReason
+from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
 
 BY_FIELD = {**JSON, "partitioner.class": "field", "partition.field.name": "n", "flush.size": "10"}

@@ -28,7 +28,7 @@ from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError
-from kafkeep.restore.plan_document import plan_json
+from kafkeep.restore.preflight import plan_json
 
 _ALL = f"{ROOT}/restores"
 _ONE = f"{_ALL}/{{restore}}"
