@@ -12,7 +12,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import regroup, stamp
 from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
-from kafkeep.kafka.client.wire import FetchWanted, Isolation, Wire
+from kafkeep.kafka.client.wire import FetchPosition, Isolation, Wire
 from kafkeep.options.kafka import KafkaOptions
 
 FETCH_BYTES = 16 << 20
@@ -46,7 +46,7 @@ def fetch_floor(
 
 
 def _ask(wire: Wire, topic: str, topic_id: str, partition: int, offset: int):
-    wanted = FetchWanted(topic, topic_id, partition, offset, FETCH_BYTES)
+    wanted = FetchPosition(topic, topic_id, partition, offset, FETCH_BYTES)
     return wire.fetch([wanted], max_bytes=FETCH_BYTES, isolation=Isolation.READ_COMMITTED)
 
 

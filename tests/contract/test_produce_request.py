@@ -10,7 +10,7 @@ from kafka.protocol import producer
 from kafka.protocol.parser import KafkaProtocol
 
 from kafkeep.kafka.client.produce import ProduceRequest
-from kafkeep.kafka.client.transport import Pieces, take_requests
+from kafkeep.kafka.client.transport import RequestSlices, take_requests
 
 VERSIONS = range(3, producer.ProduceRequest.max_version + 1)
 BATCHES = {
@@ -71,6 +71,6 @@ def test_requests_that_waited_go_out_in_their_order_and_once() -> None:
     for version in (8, 13, 9):
         plain.send_request(request(producer.ProduceRequest, version, BATCHES))
     taken = take_requests(parser)
-    assert isinstance(taken, Pieces)
+    assert isinstance(taken, RequestSlices)
     assert b"".join(taken) == plain.send_bytes()
     assert take_requests(parser) == []

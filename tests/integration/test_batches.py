@@ -17,7 +17,7 @@ from kafkeep.kafka.batch.layout import Record, TimestampType, build_batch
 from kafkeep.kafka.batch.rewrite import regroup, stamp
 from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
-from kafkeep.kafka.client.fetch import FetchWanted
+from kafkeep.kafka.client.fetch import FetchPosition
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
 
@@ -45,7 +45,7 @@ def create(services: DevStatus, topic: str) -> None:
 
 
 def fetch(wire: Wire, topic: str) -> tuple[Batches, list[tuple[int, int]]]:
-    wanted = FetchWanted(topic, "", 0, 0, 50 << 20)
+    wanted = FetchPosition(topic, "", 0, 0, 50 << 20)
     (answer,) = wire.fetch([wanted], max_bytes=50 << 20).result(30)
     assert answer.error is None
     batches = scan_batches(answer.records)

@@ -14,7 +14,7 @@ from tests.support.run_kafkeep import kafkeep
 from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
-from kafkeep.maintenance.gc import Fate, GcPlan, plan_gc, remove
+from kafkeep.maintenance.gc import GcPlan, OrphanAction, plan_gc, remove
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.s3 import S3Store
@@ -136,6 +136,6 @@ def test_gc_beside_a_running_backup_removes_nothing_of_it(trial: Trial) -> None:
         driver.process.terminate()
         driver.wait().expect(0)
     assert len(plans) > 5
-    assert {one.fate for plan in plans for one in plan.left_overs} <= {Fate.KEEP}
+    assert {one.fate for plan in plans for one in plan.left_overs} <= {OrphanAction.KEEP}
     found = kafkeep("verify", "--archive", trial.archive, "--deep", "--output", "json").expect(0)
     assert (found.json["records"], found.json["findings"]) == (600, [])

@@ -11,7 +11,7 @@ from tests.support.independent_client import assert_same, dump
 from tests.support.run_kafkeep import Outcome, kafkeep
 
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin.admin import Admin, Right, topic_rights
+from kafkeep.kafka.admin.admin import Admin, TopicRight, topic_rights
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
 
@@ -89,7 +89,7 @@ def test_a_restore_without_rights_fails_in_the_preflight_and_makes_nothing(
     assert not (local_archive / "_kafkeep" / "restores").exists()
     assert not cluster.partitions(f"{topic_name}-new")
     with Wire(KafkaOptions(cluster.bootstrap)) as wire:
-        assert topic_rights(Admin(wire), [topic_name]) == {topic_name: frozenset(Right)}
+        assert topic_rights(Admin(wire), [topic_name]) == {topic_name: frozenset(TopicRight)}
 
 
 def test_a_wrong_password_is_12_and_never_shown(

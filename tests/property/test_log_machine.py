@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkeep.archive.adoption import END, OwnObject, identify_object, object_metadata, plan_digest
 from kafkeep.archive.commit import Changes, Gap, Intent, PlannedRange, TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId, Runs
+from kafkeep.archive.entry import Entry, OffsetRange, OffsetRuns, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectInfo
@@ -499,9 +499,9 @@ class LogMachine(RuleBasedStateMachine):
                     assert owners.setdefault(entry.key, entry.generation) == entry.generation
 
 
-def _runs(offsets: list[int]) -> Runs:
+def _runs(offsets: list[int]) -> OffsetRuns:
     edges = [0, *(i for i, (a, b) in enumerate(pairwise(offsets), 1) if b != a + 1), len(offsets)]
-    return Runs.of([(offsets[i], offsets[j - 1] + 1) for i, j in pairwise(edges) if i < j])
+    return OffsetRuns.of([(offsets[i], offsets[j - 1] + 1) for i, j in pairwise(edges) if i < j])
 
 
 def _content(view: ArchiveView) -> Content:

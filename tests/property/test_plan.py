@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.plan import DueReason, Stretch
+from kafkeep.backup.plan import DueReason, PlannedStretch
 from kafkeep.backup.reconcile_reports import (
     SMALLEST_SPLIT_BYTES,
     WeighedRange,
@@ -20,9 +20,9 @@ MIB = 1 << 20
 
 
 @st.composite
-def stretch_lists(draw: st.DrawFn) -> list[Stretch]:
+def stretch_lists(draw: st.DrawFn) -> list[PlannedStretch]:
     return [
-        Stretch(
+        PlannedStretch(
             partition_id=PartitionId("t", 1, number),
             topic_id="id",
             range=OffsetRange(start, start + draw(st.integers(1, 10**6))),
@@ -35,7 +35,7 @@ def stretch_lists(draw: st.DrawFn) -> list[Stretch]:
 
 
 @given(stretches=stretch_lists(), tasks=st.integers(1, 64))
-def test_cuts_tile_each_stretch_exactly(stretches: list[Stretch], tasks: int) -> None:
+def test_cuts_tile_each_stretch_exactly(stretches: list[PlannedStretch], tasks: int) -> None:
     ranges = split_stretches(stretches, tasks=tasks)
     for stretch in stretches:
         mine = [r.planned.range for r in ranges if r.planned.partition_id == stretch.partition_id]
@@ -45,14 +45,16 @@ def test_cuts_tile_each_stretch_exactly(stretches: list[Stretch], tasks: int) ->
 
 
 @given(stretches=stretch_lists(), tasks=st.integers(1, 64))
-def test_no_piece_weighs_much_more_than_its_share(stretches: list[Stretch], tasks: int) -> None:
+def test_no_piece_weighs_much_more_than_its_share(
+    stretches: list[PlannedStretch], tasks: int
+) -> None:
     share = max(SMALLEST_SPLIT_BYTES, sum(s.est_bytes for s in stretches) // tasks)
     for piece in split_stretches(stretches, tasks=tasks):
         assert piece.est_bytes <= 1.5 * share or len(piece.planned.range) == 1
 
 
 @given(stretches=stretch_lists(), tasks=st.integers(1, 16))
-def test_bundles_hold_every_range_once(stretches: list[Stretch], tasks: int) -> None:
+def test_bundles_hold_every_range_once(stretches: list[PlannedStretch], tasks: int) -> None:
     ranges = split_stretches(stretches, tasks=tasks)
     bundles = pack(ranges, bundles=tasks)
     packed: list[WeighedRange] = [one for bundle in bundles for one in bundle]
@@ -61,7 +63,7 @@ def test_bundles_hold_every_range_once(stretches: list[Stretch], tasks: int) -> 
 
 
 @given(stretches=stretch_lists(), tasks=st.integers(1, 16))
-def test_bundles_differ_by_at_most_one_range(stretches: list[Stretch], tasks: int) -> None:
+def test_bundles_differ_by_at_most_one_range(stretches: list[PlannedStretch], tasks: int) -> None:
     ranges = split_stretches(stretches, tasks=tasks)
     weights = [sum(one.est_bytes for one in b) for b in pack(ranges, bundles=tasks)]
     if weights:

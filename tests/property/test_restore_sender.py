@@ -17,7 +17,7 @@ from tests.support.fake_kafka import Answer, FakeTarget
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch
-from kafkeep.kafka.client.wire import Produced
+from kafkeep.kafka.client.wire import ProduceResult
 from kafkeep.restore import send
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.send import Sender, send_all
@@ -62,7 +62,7 @@ class FaultyWire:
                 self.late.append(body)
                 return Answer(UnknownOutcomeError("the connection broke"))
             case _:
-                return Answer({KEY: Produced(6, -1)})  # not the leader
+                return Answer({KEY: ProduceResult(6, -1)})  # not the leader
 
     def deliver_late(self) -> None:
         self.target.produce(self.late.pop(self.chances.randrange(len(self.late))))
@@ -148,7 +148,7 @@ def test_the_first_batch_of_a_partition_goes_alone() -> None:
     sender.begin(0)
     body, offset, records = sender.take()
     assert not sender.can_send()
-    sender.acknowledge(Produced(0, 0), offset, records, len(body))
+    sender.acknowledge(ProduceResult(0, 0), offset, records, len(body))
     assert sender.can_send()
 
 
@@ -162,7 +162,7 @@ class Refusing:
     def produce(self, bodies: dict[tuple[str, int], bytearray], **_: object) -> Answer[Any]:
         self.requests += 1
         if self.requests in self.refused:
-            return Answer({KEY: Produced(6, -1)})
+            return Answer({KEY: ProduceResult(6, -1)})
         return Answer({KEY: self.target.produce(bytes(bodies[KEY]))})
 
     def pass_time(self, seconds: float) -> None:

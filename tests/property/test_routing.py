@@ -23,7 +23,7 @@ from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
-from kafkeep.kafka.client.wire import Produced
+from kafkeep.kafka.client.wire import ProduceResult
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import parse_filter
@@ -232,9 +232,9 @@ class FaultyWire:
                 self.late.append(sent)
                 return Answer(UnknownOutcomeError("the connection broke"))
             case _:
-                return Answer({key: Produced(6, -1) for key in sent})
+                return Answer({key: ProduceResult(6, -1) for key in sent})
 
-    def deliver(self, sent: dict[tuple[str, int], bytes]) -> dict[tuple[str, int], Produced]:
+    def deliver(self, sent: dict[tuple[str, int], bytes]) -> dict[tuple[str, int], ProduceResult]:
         return {key: self.targets[key[1]].produce(body) for key, body in sent.items()}
 
 

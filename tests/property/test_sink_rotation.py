@@ -26,7 +26,7 @@ from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.client.wire import Produced
+from kafkeep.kafka.client.wire import ProduceResult
 from kafkeep.objects.sink.spec import RotateReason, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.sink.sink import SinkOptions, SinkSpec
@@ -67,7 +67,7 @@ class LetterWire(FakeFetchWire):
             for row in decode(scan_batches(body)).to_pylist():
                 headers = {h["key"]: h["value"] for h in row["headers"]}
                 self.letters.append(int(headers[b"__connect.errors.offset"]))
-        return Answer({where: Produced(0, 0) for where in wanted})
+        return Answer({where: ProduceResult(0, 0) for where in wanted})
 
     def __init__(self, logs: Mapping[tuple[str, int], FakeLog], limit: int) -> None:
         super().__init__(logs, limit)

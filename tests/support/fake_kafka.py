@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind, FetchWanted, Produced
+from kafkeep.kafka.client.wire import (
+    FetchError,
+    FetchErrorKind,
+    FetchPosition,
+    FetchResult,
+    ProduceResult,
+)
 
 T = TypeVar("T")
 ABORT = struct.pack(">hh", 0, 0)
@@ -42,18 +48,18 @@ class FakeLog:
     start: int = 0
     end: int = 0
 
-    def fetch(self, wanted: FetchWanted, limit: int) -> Fetched:
+    def fetch(self, wanted: FetchPosition, limit: int) -> FetchResult:
         """Answer with whole batches from the one that holds the offset on, the last cut short."""
         if wanted.offset < self.start or wanted.offset > self.end:
             error = FetchError(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, "out of range")
-            return Fetched(wanted.topic, wanted.partition, error, log_start=self.start)
+            return FetchResult(wanted.topic, wanted.partition, error, log_start=self.start)
         found = [b for b in self.batches if b[1] >= wanted.offset]
         data = b"".join(body for _, _, body in found)
         least = len(found[0][2]) if found else 0
         data = data[: max(least, limit)]
         reached = scan_batches(data)
         last = int(reached.last_offsets[-1]) if len(reached) else wanted.offset
-        return Fetched(
+        return FetchResult(
             wanted.topic,
             wanted.partition,
             records=data,
@@ -72,14 +78,14 @@ class FakeFetchWire:
     limit: int
     asked: int = 0
 
-    def fetch(self, wanted: Sequence[FetchWanted], **_: object) -> Answer[list[Fetched]]:
+    def fetch(self, wanted: Sequence[FetchPosition], **_: object) -> Answer[list[FetchResult]]:
         """Share the answer's bytes out in order; later partitions may come back empty."""
         self.asked += 1
         answers, left = [], self.limit
         for one in wanted:
             answer = self.logs[one.topic, one.partition].fetch(one, max(0, left))
             if left <= 0 and answer.error is None:
-                answer = Fetched(
+                answer = FetchResult(
                     one.topic, one.partition, last_stable=answer.last_stable, records=b""
                 )
             left -= len(answer.records)
@@ -143,7 +149,7 @@ class FakeTarget:
     records: list[bytes] = field(default_factory=list)
     _last: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
-    def produce(self, body: bytes) -> Produced:
+    def produce(self, body: bytes) -> ProduceResult:
         """Append a batch, or say why not."""
         producer_id, _, sequence = struct.unpack_from(">qhi", body, 43)
         rows = list(scan_batches(bytes(body)).record_counts)
@@ -151,13 +157,13 @@ class FakeTarget:
         known = self._last.setdefault(producer_id, [])
         for first, end, offset in known[-5:]:
             if (first, end) == (sequence, last):
-                return Produced(0, offset)
+                return ProduceResult(0, offset)
         if known and sequence != known[-1][1] + 1:
-            return Produced(46 if last <= known[-1][1] else 45, -1)
+            return ProduceResult(46 if last <= known[-1][1] else 45, -1)
         offset = len(self.records)
         known.append((sequence, last, offset))
         self.records.extend(_values(bytes(body)))
-        return Produced(0, offset)
+        return ProduceResult(0, offset)
 
 
 def _values(body: bytes) -> list[bytes]:

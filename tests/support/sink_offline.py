@@ -12,7 +12,7 @@ from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.naming import Origin
+from kafkeep.objects.sink.naming import ObjectOrigin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore
@@ -48,7 +48,7 @@ def write_offline(
 
 
 def _write(store: MemoryStore, sink: SinkOptions, planned: PlannedRange, batches: bytes) -> None:
-    origin = Origin(
+    origin = ObjectOrigin(
         log_name="golden", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
     )
     end = planned.range.end

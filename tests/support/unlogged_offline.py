@@ -12,7 +12,7 @@ from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.read_windows import entries_by_partition
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.unlogged.listing import list_unlogged
-from kafkeep.objects.unlogged.scan import Index, scan
+from kafkeep.objects.unlogged.scan import ScanIndex, scan
 from kafkeep.objects.unlogged.view import UnloggedView, unlogged_view
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 from kafkeep.store.memory import MemoryStore
@@ -41,7 +41,7 @@ def read_back(objects: Mapping[str, bytes], texts: Mapping[str, str]) -> Back:
     options = UnloggedOptions.parse(texts)
     store = store_of(objects)
     listing = list_unlogged(store, options)
-    index = Index(0, tuple(scan(store, listing.objects, options)), tuple(listing.odd))
+    index = ScanIndex(0, tuple(scan(store, listing.objects, options)), tuple(listing.odd))
     view = unlogged_view(store, index, options)
     reading = ReadOptions(unlogged=replace(options))
     rows = {

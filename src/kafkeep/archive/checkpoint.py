@@ -129,7 +129,7 @@ def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
         return Checkpoint(_state_from_json(document), tables)
 
 
-class Fit(Enum):
+class CheckpointFit(Enum):
     """How an intact checkpoint matches the log beside it."""
 
     USABLE = "usable"
@@ -139,15 +139,15 @@ class Fit(Enum):
     """The log has a different commit under that number."""
 
 
-def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, Fit]:
+def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, CheckpointFit]:
     """Return a checkpoint and how it matches the log; DamagedError when it is not intact."""
     checkpoint = _read_root(store, name, commit)
     try:
         body = commits_of(store, name).read(commit)
     except KeyMissingError:
-        return checkpoint, Fit.REMOVED
+        return checkpoint, CheckpointFit.REMOVED
     same = digest_of(body) == checkpoint.state.digest
-    return checkpoint, Fit.USABLE if same else Fit.REPLACED
+    return checkpoint, CheckpointFit.USABLE if same else CheckpointFit.REPLACED
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,9 @@ def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> New
             checkpoint, fit = load_root(store, name, number)
         except (DamagedError, KeyMissingError):
             continue
-        if fit is Fit.USABLE:
+        if fit is CheckpointFit.USABLE:
             return NewestCheckpoint(checkpoint, removed)
-        if fit is Fit.REMOVED and removed is None:
+        if fit is CheckpointFit.REMOVED and removed is None:
             removed = checkpoint
     return NewestCheckpoint(Checkpoint(LogState(name=name)), removed)
 

@@ -26,7 +26,7 @@ _MORE = 0x80
 _CONTINUED = bytes(range(_MORE, 256))
 
 
-class Runs:
+class OffsetRuns:
     """Half-open ranges of offsets, in order, with at least one offset between them.
 
     Stored as unsigned LEB128 numbers, from offset 0 on: offsets skipped, offsets held, and so on.
@@ -39,7 +39,7 @@ class Runs:
         self._packed = packed
 
     @classmethod
-    def of(cls, edges: Any) -> Runs:
+    def of(cls, edges: Any) -> OffsetRuns:
         """Build runs from ``edges``: anything that makes an array with rows of start and end."""
         import numpy as np  # noqa: PLC0415
 
@@ -50,7 +50,7 @@ class Runs:
         return cls(_pack(numbers))
 
     @classmethod
-    def from_json(cls, value: Any) -> Runs:
+    def from_json(cls, value: Any) -> OffsetRuns:
         """Parse the form in a document, which is a list of pairs in older ones, or ValueError."""
         if not isinstance(value, str):
             return cls.of(list(value))
@@ -74,7 +74,7 @@ class Runs:
         yield from map(tuple, self.edges().tolist())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Runs) and other._packed == self._packed
+        return isinstance(other, OffsetRuns) and other._packed == self._packed
 
     def __hash__(self) -> int:
         return hash(self._packed)
@@ -83,7 +83,7 @@ class Runs:
         return f"Runs.of({self.edges().tolist()})"
 
 
-NO_RUNS = Runs()
+NO_RUNS = OffsetRuns()
 
 
 def _pack(numbers: NDArray[np.int64]) -> bytes:
@@ -207,7 +207,7 @@ class Entry:
     """The part of the records it holds: ``value``, ``keys``, ``headers`` or ``tombstones``."""
     parts: int = 1
     """How many objects share its range: files of several directories, keys and headers."""
-    runs: Runs = NO_RUNS
+    runs: OffsetRuns = NO_RUNS
     """Offsets of its rows, when they are not the whole range; left out when there are too many."""
     closed_by: str = ""
     """Why the object ends where it ends, for operators."""
@@ -308,7 +308,7 @@ class Entry:
             sha256=sha256,
             index=_index_from_json(document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
-            runs=Runs.from_json(document["runs"]) if "runs" in document else NO_RUNS,
+            runs=OffsetRuns.from_json(document["runs"]) if "runs" in document else NO_RUNS,
             **extras,
         )
 

@@ -24,7 +24,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.names import ROOT, check_log_name, check_topic_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Naming
+from kafkeep.archive.sequence import DocumentSequence, SequenceNaming
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import TransientError
 
@@ -33,7 +33,7 @@ _ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class RulePeriod:
     """A rule and the time in which it applied; ``until_ms`` is None while it applies."""
 
     days: int
@@ -50,7 +50,7 @@ class Retention:
     """The rules of a log's topics, as of one revision; -1 when there never was one."""
 
     revision: int = -1
-    topics: Mapping[str, tuple[Period, ...]] = field(default_factory=dict)
+    topics: Mapping[str, tuple[RulePeriod, ...]] = field(default_factory=dict)
 
     def days(self, topic: str) -> int | None:
         """Return the days of the rule that applies now, or None."""
@@ -72,7 +72,7 @@ class Retention:
                 p if p.until_ms is not None else replace(p, until_ms=now_ms)
                 for p in after.get(topic, ())
             ]
-            after[topic] = (*periods, *([Period(days, now_ms)] if days is not None else ()))
+            after[topic] = (*periods, *([RulePeriod(days, now_ms)] if days is not None else ()))
         return Retention(self.revision + 1, after)
 
 
@@ -144,11 +144,11 @@ class Expiry:
 
 def _revisions(store: ObjectStore, log: str) -> DocumentSequence:
     folder = f"{ROOT}{check_log_name(log)}/retention/"
-    return DocumentSequence(store=store, folder=folder, naming=Naming.NEWEST_FIRST)
+    return DocumentSequence(store=store, folder=folder, naming=SequenceNaming.NEWEST_FIRST)
 
 
 def _encode(rules: Retention) -> bytes:
-    def period(one: Period) -> dict[str, Any]:
+    def period(one: RulePeriod) -> dict[str, Any]:
         return {"days": one.days, "since_ms": one.since_ms, "until_ms": one.until_ms}
 
     topics = {topic: [period(p) for p in periods] for topic, periods in rules.topics.items()}
@@ -158,9 +158,9 @@ def _encode(rules: Retention) -> bytes:
 
 
 def _decode(body: bytes, key: str) -> Retention:
-    def period(one: Any) -> Period:
+    def period(one: Any) -> RulePeriod:
         until = one["until_ms"]
-        return Period(
+        return RulePeriod(
             as_int(one["days"]), as_int(one["since_ms"]), None if until is None else as_int(until)
         )
 

@@ -18,7 +18,7 @@ from kafkeep.archive.document import digest_of
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import StoredCommit, commits_of, decode_stored
-from kafkeep.archive.sequence import Outcome
+from kafkeep.archive.sequence import CreateOutcome
 from kafkeep.archive.state import LogState, apply, check_changes, stamped
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import (
@@ -152,7 +152,7 @@ class CommitLog:
             hint="Run it again: opening the log shows whether the commit is stored.",
         )
         creation = commits.create(commit.number, body, COMMIT, sleep=self._sleep, place=kind)
-        if creation.outcome is Outcome.UNKNOWN:
+        if creation.outcome is CreateOutcome.UNKNOWN:
             raise self._stopped_by from creation.failure
         if not creation.is_ours:
             return StoredCommit(commit.number, key, creation.holder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
+from kafkeep.archive.checkpoint import Checkpoint, CheckpointFit, load_root, rows_of
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.entry_tables import TableInfo, TableRows, load_table, sorted_rows
@@ -150,9 +150,9 @@ def _load_checkpoints(
         except DamagedError as error:
             findings.append(LogFinding(listed.key, _without(listed.key, error.message), False))
             continue
-        if fit is Fit.USABLE:
+        if fit is CheckpointFit.USABLE:
             found[number] = checkpoint
-        elif fit is Fit.REMOVED:
+        elif fit is CheckpointFit.REMOVED:
             removed.append(checkpoint)
         else:
             text = f"does not match commit {number} of the log: commits were replaced"

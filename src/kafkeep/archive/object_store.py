@@ -34,7 +34,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class StrayFile:
     """A file in a folder that is not an object. Readers skip it, and kafkeep never removes it."""
 
     path: str
@@ -113,7 +113,7 @@ class ObjectStore(Protocol):
         ``/`` first). Lazy: taking only the first row costs one request.
         """
 
-    def strays(self, prefix: str) -> Iterator[Stray]:
+    def strays(self, prefix: str) -> Iterator[StrayFile]:
         """Yield files under ``prefix`` that cannot be objects; a bucket has none."""
 
     def folders(self, prefix: str) -> Sequence[str]:

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Naming(Enum):
+class SequenceNaming(Enum):
     """How names contain numbers. A listing is in the order of names."""
 
     OLDEST_FIRST = "7.json"
@@ -53,7 +53,7 @@ class Naming(Enum):
     NEWEST_FIRST_WITH_NUMBER = "99999999999999999992-7.json"
 
 
-class Outcome(Enum):
+class CreateOutcome(Enum):
     """The outcome of a conditional create."""
 
     CREATED = "created"
@@ -65,10 +65,10 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class CreateResult:
     """The outcome of ``DocumentSequence.create``."""
 
-    outcome: Outcome
+    outcome: CreateOutcome
     holder: bytes = b""
     """The bytes stored under the number; empty when another writer's document was deleted."""
     failure: KafkeepError | None = None
@@ -77,7 +77,7 @@ class Creation:
     @property
     def is_ours(self) -> bool:
         """True if the number holds the bytes that were sent."""
-        return self.outcome in (Outcome.CREATED, Outcome.SAME)
+        return self.outcome in (CreateOutcome.CREATED, CreateOutcome.SAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class DocumentSequence:
     store: ObjectStore
     folder: str
     """Ends with a slash."""
-    naming: Naming = Naming.OLDEST_FIRST
+    naming: SequenceNaming = SequenceNaming.OLDEST_FIRST
     digits: int = 12
     """Numbers are padded to this many digits; 20 unless the oldest comes first."""
     suffix: str = ".json"
@@ -107,7 +107,7 @@ class DocumentSequence:
         if not name.endswith(self.suffix) or match is None:
             return None
         number = int(match[1])
-        if self.naming is not Naming.OLDEST_FIRST:
+        if self.naming is not SequenceNaming.OLDEST_FIRST:
             number = LAST_NUMBER - number
         elif self.digits < _WIDE_DIGITS and number >= _NARROW_END:
             return None
@@ -133,7 +133,7 @@ class DocumentSequence:
 
     def newest(self) -> int:
         """Return the highest number; -1 when there is no document."""
-        if self.naming is Naming.OLDEST_FIRST:
+        if self.naming is SequenceNaming.OLDEST_FIRST:
             return max(self.iter_numbers(), default=-1)
         return next(self.iter_numbers(), -1)
 
@@ -179,7 +179,7 @@ class DocumentSequence:
         *,
         sleep: Callable[[float], None] = time.sleep,
         place: str = "",
-    ) -> Creation:
+    ) -> CreateResult:
         """Create a document and return which writer holds its number.
 
         With a ``retry`` policy, the same bytes are sent until the store answers or the policy
@@ -189,16 +189,16 @@ class DocumentSequence:
         retries = (retry or _ONCE).begin()
         while True:
             failure = self._attempt(number, body, place)
-            if isinstance(failure, Creation):
+            if isinstance(failure, CreateResult):
                 return failure
             wait_s = retries.next_wait_s()
             if wait_s is None and retry is None:
                 raise failure
             if wait_s is None:
-                return Creation(Outcome.UNKNOWN, failure=failure)
+                return CreateResult(CreateOutcome.UNKNOWN, failure=failure)
             sleep(wait_s)
 
-    def _attempt(self, number: int, body: bytes, place: str) -> Creation | KafkeepError:
+    def _attempt(self, number: int, body: bytes, place: str) -> CreateResult | KafkeepError:
         try:
             if place:
                 failpoint(f"{place}.before")
@@ -214,9 +214,11 @@ class DocumentSequence:
                 return error
             except KeyMissingError as error:
                 # Taken and then missing: another document was pruned, or its create failed.
-                return Creation(Outcome.OTHER) if self.is_pruned else error
-            return Creation(Outcome.SAME if holder == body else Outcome.OTHER, holder)
-        return Creation(Outcome.CREATED, body)
+                return CreateResult(CreateOutcome.OTHER) if self.is_pruned else error
+            return CreateResult(
+                CreateOutcome.SAME if holder == body else CreateOutcome.OTHER, holder
+            )
+        return CreateResult(CreateOutcome.CREATED, body)
 
     def delete(self, number: int) -> None:
         """Delete a document; no error when there is none."""
@@ -230,10 +232,10 @@ class DocumentSequence:
                 self.store.delete(info.key)
 
     def _stem(self, number: int) -> str:
-        if self.naming is Naming.OLDEST_FIRST:
+        if self.naming is SequenceNaming.OLDEST_FIRST:
             return f"{number:0{self.digits}d}"
         stem = f"{LAST_NUMBER - number:0{_WIDE_DIGITS}d}"
-        return stem if self.naming is Naming.NEWEST_FIRST else f"{stem}-{number}"
+        return stem if self.naming is SequenceNaming.NEWEST_FIRST else f"{stem}-{number}"
 
 
 @lru_cache(maxsize=_REMEMBERED_WARNINGS)

@@ -21,10 +21,10 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.client.wire import (
-    Fetched,
     FetchError,
     FetchErrorKind,
-    FetchWanted,
+    FetchPosition,
+    FetchResult,
     Isolation,
     Pending,
     Wire,
@@ -65,10 +65,10 @@ class RangeFetch:
         """True while there is more to read."""
         return not (self.finished or self.gone)
 
-    def wanted(self, max_bytes: int) -> FetchWanted:
+    def wanted(self, max_bytes: int) -> FetchPosition:
         """Return the request for the next records."""
         pid = self.planned.partition_id
-        return FetchWanted(
+        return FetchPosition(
             topic=pid.topic,
             topic_id=self.planned.topic_id,
             partition=pid.partition,
@@ -82,7 +82,7 @@ class RangeFetch:
         self.leader_epoch = -1  # unknown for skipped batches
         self.finished = offset >= self.planned.range.end
 
-    def accept(self, answer: Fetched, *, conclusive: bool) -> Chunk | None:
+    def accept(self, answer: FetchResult, *, conclusive: bool) -> Chunk | None:
         """Process an answer for the current position; return None if it holds nothing new.
 
         An empty answer does not prove that there are no records: other partitions may have used up
@@ -102,7 +102,7 @@ class RangeFetch:
         self._empty = 0
         return self._accept_batches(batches, answer)
 
-    def _accept_error(self, answer: Fetched, error: FetchError) -> Chunk | None:
+    def _accept_error(self, answer: FetchResult, error: FetchError) -> Chunk | None:
         if error.kind is FetchErrorKind.OFFSET_OUT_OF_RANGE:
             return self._record_gap(answer.log_start)
         if error.kind is not FetchErrorKind.TOPIC_GONE:
@@ -110,7 +110,7 @@ class RangeFetch:
         self.gone = True
         return None
 
-    def _accept_batches(self, batches: Batches, answer: Fetched) -> Chunk:
+    def _accept_batches(self, batches: Batches, answer: FetchResult) -> Chunk:
         wanted = self.planned.range
         verdict = drop_aborted(batches, answer.aborted)
         keep = verdict.keep | verdict.aborted if self.keeps_aborted else verdict.keep
@@ -139,7 +139,7 @@ class RangeFetch:
         marked = verdict.stretches if self.keeps_aborted else ()
         return Chunk(kept if len(kept) else None, self.position, marked)
 
-    def _accept_nothing(self, answer: Fetched) -> Chunk | None:
+    def _accept_nothing(self, answer: FetchResult) -> Chunk | None:
         """Process an empty answer where records are due: wait, or accept a hole at the end."""
         self._empty += 1
         if answer.last_stable >= self.planned.range.end and self._empty >= 2:
@@ -168,7 +168,7 @@ class RangeFetch:
 
 @dataclass(slots=True)
 class _Request:
-    pending: Pending[list[Fetched]]
+    pending: Pending[list[FetchResult]]
     readers: list[RangeFetch]
     positions: list[int]
 
@@ -212,7 +212,7 @@ def iter_chunks(
             send()  # a reader may have been moved back by skip_to
 
 
-def _complete(wire: Wire, answer: Fetched) -> Fetched:
+def _complete(wire: Wire, answer: FetchResult) -> FetchResult:
     """Add the log start offset to an out-of-range answer, which does not contain it."""
     error = answer.error
     if error is None or error.kind is not FetchErrorKind.OFFSET_OUT_OF_RANGE:

@@ -84,7 +84,7 @@ class CycleBacklog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class PlannedStretch:
     """The contiguous offsets of one partition in a cycle. One or more tasks read them."""
 
     partition_id: PartitionId
@@ -101,7 +101,7 @@ class Stretch:
 class CyclePlan:
     """The offsets that one cycle reads, and the metadata that it commits."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[PlannedStretch, ...]
     gaps: tuple[Gap, ...]
     topics: tuple[TopicInfo, ...]
     """Topics that are new or have changed since the log last recorded them."""
@@ -189,7 +189,7 @@ class _Survey:
 
     begins: dict[PartitionId, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
-    readable: list[tuple[Stretch, PartitionSnapshot]] = field(default_factory=list)
+    readable: list[tuple[PlannedStretch, PartitionSnapshot]] = field(default_factory=list)
 
 
 def _survey(
@@ -218,13 +218,13 @@ def _survey(
 
 
 def _choose(
-    readable: Iterable[tuple[Stretch, PartitionSnapshot]],
+    readable: Iterable[tuple[PlannedStretch, PartitionSnapshot]],
     backlog: CycleBacklog,
     decide: Callable[[PartitionBacklog], ReadDecision | None],
     at_ms: int,
-) -> tuple[list[Stretch], dict[PartitionId, int]]:
+) -> tuple[list[PlannedStretch], dict[PartitionId, int]]:
     """Return the stretches to read now, and the times since when other records wait."""
-    chosen: list[Stretch] = []
+    chosen: list[PlannedStretch] = []
     waiting: dict[PartitionId, int] = {}
     for stretch, partition in readable:
         pid = stretch.partition_id
@@ -258,13 +258,13 @@ def _begin(
 
 def _stretch(
     pid: PartitionId, topic: TopicSnapshot, partition: PartitionSnapshot, wanted: OffsetRange
-) -> Stretch:
+) -> PlannedStretch:
     held = partition.span.end - partition.span.start
     if partition.size_bytes is None or held <= 0:
         est = len(wanted) * UNKNOWN_RECORD_BYTES
     else:
         est = max(1, partition.size_bytes * len(wanted) // held)
-    return Stretch(
+    return PlannedStretch(
         partition_id=pid,
         topic_id=topic.topic_id,
         range=wanted,
@@ -285,7 +285,7 @@ def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision |
     return None
 
 
-def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
+def _bounded(stretches: list[PlannedStretch], cycle_bytes: int) -> tuple[PlannedStretch, ...]:
     """Shorten all stretches by the same ratio if their total exceeds ``cycle_bytes``."""
     total = sum(s.est_bytes for s in stretches)
     if total <= cycle_bytes:

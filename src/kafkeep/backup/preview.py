@@ -20,7 +20,7 @@ from kafkeep.backup.plan import CyclePlan
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.scan import Batches, scan_batches
-from kafkeep.kafka.client.wire import Fetched, Wire
+from kafkeep.kafka.client.wire import FetchResult, Wire
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.options.sink.sink import SinkOptions
@@ -84,7 +84,7 @@ class Preview:
         planned = PlannedRange(partition_id=pid, topic_id=topic.topic_id, range=wanted)
         return RangeFetch(planned, begins_stretch=True, est_bytes=0, keeps_aborted=False)
 
-    def _fetched(self, readers: list[RangeFetch]) -> list[tuple[RangeFetch, Fetched]]:
+    def _fetched(self, readers: list[RangeFetch]) -> list[tuple[RangeFetch, FetchResult]]:
         if not readers:
             return []
         # Kafka returns a batch of any size for the first partition only. So each reader is the
@@ -96,7 +96,7 @@ class Preview:
         answers = self._wire.fetch(wanted, max_bytes=READ_BYTES, wait_ms=0).result()
         return list(zip(readers, answers, strict=True))
 
-    def _check_answer(self, reader: RangeFetch, answer: Fetched) -> None:
+    def _check_answer(self, reader: RangeFetch, answer: FetchResult) -> None:
         if answer.error is not None or not len(scan_batches(answer.records)):
             return
         begin = reader.position
@@ -117,11 +117,11 @@ class Preview:
 
     def _opened(self) -> Pipeline:
         # Converters take a second to import; a sink without records does not need them.
-        from kafkeep.objects.sink.open_file import Views  # noqa: PLC0415
+        from kafkeep.objects.sink.open_file import ViewFormats  # noqa: PLC0415
         from kafkeep.objects.sink.pipeline import Pipeline  # noqa: PLC0415
 
         if self._pipeline is None:
-            longest = Views(self._sink).longest_extension
+            longest = ViewFormats(self._sink).longest_extension
             names = NameCheck(self._sink.naming, self._limits, longest)
             self._pipeline = Pipeline(self._sink, names)
         return self._pipeline

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES, Stretch
+from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES, PlannedStretch
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 from kafkeep.objects.range_writer import SinkTail
@@ -51,7 +51,7 @@ def weigh_ranges(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
 
 
 def split_stretches(
-    stretches: Iterable[Stretch], *, tasks: int, may_cut: bool = True
+    stretches: Iterable[PlannedStretch], *, tasks: int, may_cut: bool = True
 ) -> list[WeighedRange]:
     """Cut stretches into about ``tasks`` ranges of similar size. Small stretches stay whole.
 

@@ -43,7 +43,7 @@ def gc_command(
     Exits with 0; 10 when there is no such archive; 12 when the store denies access; 13 when a log
     is damaged, and nothing was removed.
     """
-    from kafkeep.maintenance.gc import Fate, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.gc import OrphanAction, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     enabled = output is Output.TABLE
@@ -56,7 +56,7 @@ def gc_command(
         print_json(plan.to_json())
     else:
         _show(plan)
-    if plan.count(Fate.REFUSED):
+    if plan.count(OrphanAction.REFUSED):
         complain(
             "hint: Grant s3:DeleteObject and s3:AbortMultipartUpload; a backup does not need them."
         )
@@ -64,7 +64,7 @@ def gc_command(
 
 
 def _show(plan: GcPlan) -> None:
-    from kafkeep.maintenance.gc import Fate  # noqa: PLC0415
+    from kafkeep.maintenance.gc import OrphanAction  # noqa: PLC0415
 
     print_table(
         ("fate", "kind", "name", "log", "since", "size", "why"),
@@ -86,8 +86,8 @@ def _show(plan: GcPlan) -> None:
             "archive": plan.archive,
             **{
                 fate.value: f"{count:,} ({format_size(plan.size_bytes(fate))} in objects)"
-                for fate in Fate
-                if (count := plan.count(fate)) or fate is Fate.REMOVED
+                for fate in OrphanAction
+                if (count := plan.count(fate)) or fate is OrphanAction.REMOVED
             },
             "foreign": f"{plan.foreign:,} objects that kafkeep did not write",
         }

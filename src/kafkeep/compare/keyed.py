@@ -22,7 +22,7 @@ RECORDS_PER_SHARE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class KeyShare:
     """One of ``count`` parts of all keys."""
 
     number: int
@@ -36,10 +36,10 @@ class Share:
         return wanted
 
 
-def shares_for(records: int) -> list[Share]:
+def shares_for(records: int) -> list[KeyShare]:
     """Split the keys into shares whose records fit into memory."""
     count = max(1, -(-records // RECORDS_PER_SHARE))
-    return [Share(number, count) for number in range(count)]
+    return [KeyShare(number, count) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ class _Held:
         cls,
         partitions: Iterable[tuple[int, Iterator[pa.RecordBatch]]],
         fields: Collection[str],
-        share: Share,
+        share: KeyShare,
     ) -> _Held:
         pieces, numbers = [], []
         for number, batches in partitions:
@@ -90,7 +90,7 @@ def compare_keys(
     archive: Iterable[tuple[int, Iterator[pa.RecordBatch]]],
     target: Iterable[tuple[int, Iterator[pa.RecordBatch]]],
     fields: Collection[str],
-    share: Share,
+    share: KeyShare,
     leniency: Leniency,
 ) -> tuple[int, int, int, Tally]:
     """Return the number of records in both, in the archive and in the target, and the differences.

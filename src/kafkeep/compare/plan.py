@@ -15,7 +15,7 @@ from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.compare.differences import Leniency
 from kafkeep.compare.digest import FIELDS
 from kafkeep.compare.keyed import shares_for
-from kafkeep.compare.work import ArchivePart, CompareWork, Selection, TargetPart
+from kafkeep.compare.work import ArchivePart, CompareWork, RecordSelection, TargetPart
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.choose_log import choose_incarnation
@@ -31,7 +31,7 @@ from kafkeep.options.option import did_you_mean
 
 
 def archive_part(
-    partition: int, entries: Sequence[Entry], selection: Selection, expired: frozenset[str]
+    partition: int, entries: Sequence[Entry], selection: RecordSelection, expired: frozenset[str]
 ) -> ArchivePart:
     """Leave out expired objects, and note where their records were: the target may have them.
 
@@ -44,7 +44,7 @@ def archive_part(
     for window in iter_windows(entries):
         lost = sum(entry.own_records for entry in window.entries if entry.key in gone)
         if lost:
-            place = before if selection == Selection() else None
+            place = before if selection == RecordSelection() else None
             places[place] = places.get(place, 0) + lost
         before += window.records - lost
     return ArchivePart(partition, kept, selection, tuple(places.items()))
@@ -291,10 +291,10 @@ def _wanted(topic: str, there: Sequence[int], options: CompareOptions) -> list[i
     return [n for n in there if not options.partitions or n in options.partitions]
 
 
-def _selection(topic: str, partition: int, options: CompareOptions) -> Selection:
+def _selection(topic: str, partition: int, options: CompareOptions) -> RecordSelection:
     mine = [pick for pick in options.offsets if pick.topic == topic]
     ranges = tuple(p.range for p in mine if p.partition == partition) if mine else None
-    return Selection(ranges, options.from_ms, options.until_ms)
+    return RecordSelection(ranges, options.from_ms, options.until_ms)
 
 
 def _check_by_key(target: TargetTopic, options: CompareOptions, expired: Mapping[str, str]) -> None:

@@ -70,7 +70,7 @@ class RecordStream:
 
 
 @dataclass(slots=True)
-class Unmatched:
+class UnmatchedRecords:
     """Records of one stream that the other does not have there.
 
     ``gaps`` holds the number of matched records before each record. Records of both streams with
@@ -110,9 +110,9 @@ class StreamComparison:
     displaced: int = 0
     """Matched records at a different offset."""
     displaced_at: list[tuple[int, int]] = field(default_factory=list)
-    lacking: Unmatched = field(default_factory=Unmatched)
+    lacking: UnmatchedRecords = field(default_factory=UnmatchedRecords)
     """Records of the archive that the target does not have there."""
-    added: Unmatched = field(default_factory=Unmatched)
+    added: UnmatchedRecords = field(default_factory=UnmatchedRecords)
     """Records of the target that the archive does not have there."""
 
     def match(self, ours: Int64s, theirs: Int64s) -> None:

@@ -28,7 +28,7 @@ from kafkeep.compare.work import (
     ArchivePart,
     CompareBundle,
     CompareWork,
-    Selection,
+    RecordSelection,
     TargetPart,
     WorkResult,
 )
@@ -38,7 +38,7 @@ from kafkeep.kafka.batch.layout import RESERVED_KEY
 from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.kafka.batch.transactions import drop_aborted
-from kafkeep.kafka.client.wire import Fetched, FetchWanted, Isolation, Pending, Wire, wire_for
+from kafkeep.kafka.client.wire import FetchPosition, FetchResult, Isolation, Pending, Wire, wire_for
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.records.arrow import view_numbers
 from kafkeep.store.open import open_store
@@ -90,12 +90,12 @@ def _compare(
     mine, other = work.archive[0], work.parts[0]
     if not work.leniency.exact:
         return _side_by_side(ours(mine), theirs(other), work, lambda: ours(mine))
-    in_archive, in_target = Fillers(), Fillers()
+    in_archive, in_target = FillerFilter(), FillerFilter()
     archived, read, matched, tally = _side_by_side(
         in_archive.left_out(ours(mine)),
         in_target.left_out(theirs(other)),
         work,
-        lambda: Fillers().left_out(ours(mine)),
+        lambda: FillerFilter().left_out(ours(mine)),
     )
     classify_fillers(in_archive, in_target, tally)
     same = min(in_archive.count, in_target.count)
@@ -174,7 +174,7 @@ def mapped(column: pa.BinaryArray, ids: Mapping[int, int]) -> pa.BinaryArray:
     return pc.if_else(column.is_null(), pa.scalar(None, known.type), made)
 
 
-class Fillers:
+class FillerFilter:
     """Removes fillers from a stream, and keeps the offsets of the first ones."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Fillers:
                 yield batch.take(pa.array(np.flatnonzero(~filler)))
 
 
-def classify_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
+def classify_fillers(archive: FillerFilter, target: FillerFilter, tally: Tally) -> None:
     """Classify the fillers that only one side has."""
     more = target.count - archive.count
     if more > 0:
@@ -218,7 +218,7 @@ _MOST_EMPTY = 20
 
 
 def iter_archive(
-    store: ObjectStore, entries: tuple[Entry, ...], selection: Selection, options: ReadOptions
+    store: ObjectStore, entries: tuple[Entry, ...], selection: RecordSelection, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected archived records of one partition, in order."""
     # Formats and converters take a while to import; the driver needs none of them.
@@ -229,7 +229,7 @@ def iter_archive(
             yield _in_time(batch, selection)
 
 
-def _in_time(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+def _in_time(batch: pa.RecordBatch, selection: RecordSelection) -> pa.RecordBatch:
     if selection.from_ms is None and selection.until_ms is None:
         return batch
     times = view_numbers(batch.column("timestamp"), np.int64)
@@ -249,8 +249,8 @@ def iter_target(
     The CRC of every batch is checked. The next request is sent before an answer is decoded.
     """
 
-    def ask(offset: int) -> Pending[list[Fetched]]:
-        wanted = FetchWanted(topic, topic_id, partition, offset, FETCH_BYTES)
+    def ask(offset: int) -> Pending[list[FetchResult]]:
+        wanted = FetchPosition(topic, topic_id, partition, offset, FETCH_BYTES)
         return wire.fetch([wanted], max_bytes=FETCH_BYTES, isolation=Isolation.READ_COMMITTED)
 
     position, empty = offsets.start, 0
@@ -279,5 +279,5 @@ def iter_target(
         yield from iter_decode(_committed(batches, answer), wanted, max_bytes=PIECE_BYTES)
 
 
-def _committed(batches: Batches, answer: Fetched) -> Batches:
+def _committed(batches: Batches, answer: FetchResult) -> Batches:
     return batches.select(drop_aborted(batches, answer.aborted).keep & (batches.record_counts > 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.compare.differences import Leniency, Tally
-from kafkeep.compare.keyed import Share
+from kafkeep.compare.keyed import KeyShare
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import Locations
@@ -17,7 +17,7 @@ from kafkeep.spark.bundles import pack_evenly
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RecordSelection:
     """The archived records of a partition that the target must have; None means all."""
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -31,7 +31,7 @@ class ArchivePart:
 
     partition: int
     entries: tuple[Entry, ...]
-    selection: Selection
+    selection: RecordSelection
     unheld: tuple[tuple[int | None, int], ...] = ()
     """Where objects have expired; see ``Leniency``."""
 
@@ -76,7 +76,7 @@ class CompareWork:
     parts: tuple[TargetPart, ...]
     fields: tuple[str, ...]
     leniency: Leniency
-    share: Share | None = None
+    share: KeyShare | None = None
     ids: IdMap | None = None
     """The schema ids of archived records in the target; None if they kept theirs."""
 

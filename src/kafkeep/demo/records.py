@@ -21,7 +21,7 @@ from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import check_crcs, scan_batches
-from kafkeep.kafka.client.wire import FetchWanted, Wire
+from kafkeep.kafka.client.wire import FetchPosition, Wire
 
 ORDERS, EVENTS = "orders", "events"
 PARTITIONS: Mapping[str, int] = {ORDERS: 3, EVENTS: 2}
@@ -227,7 +227,7 @@ def dump_topics(wire: Wire, topics: Collection[str]) -> dict[str, Dump]:
 def _dump_partition(wire: Wire, topic: str, partition: int, offset: int, end: int) -> pa.Table:
     pieces: list[pa.RecordBatch] = []
     while offset < end:
-        wanted = FetchWanted(topic, "", partition, offset, _FETCH_BYTES)
+        wanted = FetchPosition(topic, "", partition, offset, _FETCH_BYTES)
         answer = wire.fetch([wanted], max_bytes=_FETCH_BYTES).result()[0]
         if answer.error is not None:
             raise answer.error.exception()

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartOffset:
     """An offset, absolute or counted back from the archived end."""
 
     kind: Literal["offset", "from-end"]
@@ -44,22 +44,26 @@ class Start:
         return self.value if self.kind == "offset" else max(0, end - self.value)
 
 
-BEGINNING = Start("offset", 0)
+BEGINNING = StartOffset("offset", 0)
 
 
-def parse_start(text: str) -> Start:
+def parse_start(text: str) -> StartOffset:
     """Parse ``beginning``, ``end``, an offset, or ``-N`` for the last N offsets."""
     bare = text.strip()
     if bare == "beginning":
         return BEGINNING
     if bare == "end":
-        return Start("from-end", 0)
+        return StartOffset("from-end", 0)
     if not _NUMBER.fullmatch(bare):
         raise UsageError(
             f"{text!r} is not an offset",
             hint="Write a number, beginning, end, or -N for the last N.",
         )
-    return Start("from-end", int(bare[1:])) if bare[0] == "-" else Start("offset", int(bare))
+    return (
+        StartOffset("from-end", int(bare[1:]))
+        if bare[0] == "-"
+        else StartOffset("offset", int(bare))
+    )
 
 
 NULL = b"NULL"
@@ -68,7 +72,7 @@ _PIECE = re.compile(rb"%(.)|\\(x[0-9A-Fa-f]{2}|.)|[^%\\]+|[%\\]", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """One record to print."""
 
     topic: str
@@ -81,15 +85,15 @@ class Line(NamedTuple):
     headers: Sequence[Mapping[str, bytes | None]]
 
 
-ToLine = Callable[[Line], bytes]
+ToLine = Callable[[RecordLine], bytes]
 
 
-def json_line(line: Line) -> bytes:
+def json_line(line: RecordLine) -> bytes:
     """Return a record as one JSON line; see ``record_document``."""
     return orjson.dumps(record_document(line), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def record_document(line: Line) -> dict[str, Any]:
+def record_document(line: RecordLine) -> dict[str, Any]:
     """Return a record with the names ``kcat -J`` uses.
 
     Data that is not UTF-8 is in ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
@@ -169,7 +173,7 @@ def _shown(data: bytes | None) -> bytes:
     return NULL if data is None else data
 
 
-def _headers(line: Line) -> bytes:
+def _headers(line: RecordLine) -> bytes:
     return b",".join(_shown(h["key"]) + b"=" + _shown(h["value"]) for h in line.headers)
 
 
@@ -198,7 +202,7 @@ class CatOptions:
 
     topics: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
-    start: Start = BEGINNING
+    start: StartOffset = BEGINNING
     from_ms: int | None = None
     until_ms: int | None = None
     count: int | None = None
@@ -292,7 +296,7 @@ def iter_line_groups(
         ):
             columns = [column.to_pylist() for column in decoded.columns]
             yield [
-                to_line(Line(topic, partition, *row))
+                to_line(RecordLine(topic, partition, *row))
                 for row in zip(*columns, strict=True)
                 if options.wants_time(row[1]) or (vague and row[1] == UNKNOWN)
             ]

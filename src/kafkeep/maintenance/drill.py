@@ -42,7 +42,7 @@ VERSION = 1
 _LONGEST_TOPIC = 180
 
 
-class Restored(Protocol):
+class RestoreCounts(Protocol):
     """The part of a restore's summary that a drill uses."""
 
     records: int
@@ -57,14 +57,14 @@ class Restored(Protocol):
         ...
 
 
-Restore = Callable[[RestoreOptions, Locations, SparkOptions], Restored]
+Restore = Callable[[RestoreOptions, Locations, SparkOptions], RestoreCounts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillSteps:
     """The two steps of a drill that need Spark, on a session that the caller brings."""
 
-    restore: Callable[[RestoreOptions], Restored]
+    restore: Callable[[RestoreOptions], RestoreCounts]
     compare: Callable[[CompareOptions, str], CompareResult]
     """Compare the cluster with the log of this name."""
 
@@ -76,7 +76,7 @@ class DrillResult:
     against: CompareResult
     archived: int
     """The number of archived records of these topics."""
-    restored: Restored
+    restored: RestoreCounts
     scratch: Mapping[str, str]
     """Archived topic → the scratch topic it was restored into."""
     sample: str
@@ -132,7 +132,7 @@ def run_drill(
     """Restore, compare and clean up in a Spark session of its own; see ``drill``."""
     with BackgroundSession(spark) as session:
 
-        def restore_on_session(given: RestoreOptions) -> Restored:
+        def restore_on_session(given: RestoreOptions) -> RestoreCounts:
             session.session()  # both steps share it
             return restore(given, locations, spark)
 
@@ -259,7 +259,7 @@ def _delete(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> None:
         logger.warning("%s", kept[-1])
 
 
-def _warnings(restored: Restored) -> Iterator[str]:
+def _warnings(restored: RestoreCounts) -> Iterator[str]:
     """Yield what a restore of this archive would lack, without retention settings."""
     yield from restored.left_out
     yield from restored.missing

@@ -34,7 +34,7 @@ from kafkeep.options.units import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ObjectClaim:
     """The log, partition and offsets in the metadata of an object."""
 
     log: str
@@ -50,7 +50,7 @@ def is_ours(metadata: Mapping[str, str]) -> bool:
     return WRITER in {name.lower() for name in metadata}
 
 
-def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
+def parse_claim(metadata: Mapping[str, str]) -> ObjectClaim | None:
     """Return the claim of a data object; None if its metadata is incomplete.
 
     Brokers before 2.8 have no topic ids, so the object cannot be attributed.
@@ -61,7 +61,7 @@ def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
         return None
     if not partition.isdecimal() or not start.isdecimal():
         return None
-    return Claim(
+    return ObjectClaim(
         log=found[WRITER],
         topic_id=found[TOPIC_ID],
         partition=int(partition),
@@ -70,7 +70,7 @@ def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
     )
 
 
-def why_kept(claim: Claim, state: LogState, kept: Sequence[OffsetRange]) -> str | None:
+def why_kept(claim: ObjectClaim, state: LogState, kept: Sequence[OffsetRange]) -> str | None:
     """Return why an object that the log does not name must be kept; None if it may be removed.
 
     ``kept`` are the offsets of its partition in objects that the log names. Once the position has
@@ -97,13 +97,13 @@ def why_kept(claim: Claim, state: LogState, kept: Sequence[OffsetRange]) -> str 
 
 
 def kept_ranges(
-    entries: Iterable[Entry], there: Mapping[str, int], claims: Iterable[Claim]
-) -> dict[Claim, list[OffsetRange]]:
+    entries: Iterable[Entry], there: Mapping[str, int], claims: Iterable[ObjectClaim]
+) -> dict[ObjectClaim, list[OffsetRange]]:
     """Return the offsets of each claim's partition that the store has, by the entries of its log.
 
     If several objects share a range, all of them must exist.
     """
-    wanted: dict[tuple[str, int], list[Claim]] = {}
+    wanted: dict[tuple[str, int], list[ObjectClaim]] = {}
     for claim in claims:
         wanted.setdefault((claim.topic_id, claim.partition), []).append(claim)
     held: dict[tuple[str, int], set[OffsetRange]] = {place: set() for place in wanted}
@@ -131,7 +131,7 @@ _AT_ONCE = 8
 OnProgress = Callable[[int, int], None]
 
 
-class Fate(StrEnum):
+class OrphanAction(StrEnum):
     """What gc does with an orphan."""
 
     REMOVE = "remove"
@@ -141,11 +141,11 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOver:
+class Orphan:
     """One orphan or unfinished upload, its fate, and the reason."""
 
     what: ObjectInfo | Upload
-    fate: Fate
+    fate: OrphanAction
     reason: str
     log: str = ""
     """The topic it belongs to; empty if unknown."""
@@ -193,14 +193,14 @@ class GcPlan:
 
     archive: str
     older_than_ms: int
-    left_overs: tuple[LeftOver, ...]
+    left_overs: tuple[Orphan, ...]
     foreign: int
 
-    def count(self, fate: Fate) -> int:
+    def count(self, fate: OrphanAction) -> int:
         """Return the number of orphans and uploads with this fate."""
         return sum(one.fate is fate for one in self.left_overs)
 
-    def size_bytes(self, fate: Fate) -> int:
+    def size_bytes(self, fate: OrphanAction) -> int:
         """Return the bytes of the objects with this fate."""
         return sum(one.size_bytes or 0 for one in self.left_overs if one.fate is fate)
 
@@ -209,8 +209,8 @@ class GcPlan:
         return {
             "archive": self.archive,
             "older_than_ms": self.older_than_ms,
-            **{fate.value: self.count(fate) for fate in Fate},
-            "removed_bytes": self.size_bytes(Fate.REMOVED),
+            **{fate.value: self.count(fate) for fate in OrphanAction},
+            "removed_bytes": self.size_bytes(OrphanAction.REMOVED),
             "foreign": self.foreign,
             "left_overs": [one.to_json() for one in self.left_overs],
         }
@@ -239,15 +239,15 @@ def plan_gc(
     folders |= {f"{DATA_FOLDER}/{topic}/" for view in views.values() for topic, _ in view.topics}
     uploads = [one for one in store.uploads() if _is_in(one.key, folders)]
     found = [
-        LeftOver(
+        Orphan(
             what=info,
             log=claim.log if (claim := claims[info.key]) else "",
-            fate=Fate.KEEP if info.key in reasons else Fate.REMOVE,
+            fate=OrphanAction.KEEP if info.key in reasons else OrphanAction.REMOVE,
             reason=reasons.get(info.key, "other objects hold all of its offsets"),
         )
         for info in ours
     ] + [
-        LeftOver(what=one, fate=Fate.REMOVE, reason="the upload was never finished")
+        Orphan(what=one, fate=OrphanAction.REMOVE, reason="the upload was never finished")
         for one in uploads
     ]
     return GcPlan(
@@ -262,7 +262,7 @@ def remove(store: ObjectStore, plan: GcPlan, on_progress: OnProgress | None = No
     """Remove what the plan lists, and return the plan with the outcome of each; safe to repeat."""
     done = []
     for number, one in enumerate(plan.left_overs, 1):
-        done.append(_remove(store, one) if one.fate is Fate.REMOVE else one)
+        done.append(_remove(store, one) if one.fate is OrphanAction.REMOVE else one)
         if on_progress is not None:
             on_progress(number, len(plan.left_overs))
     return replace(plan, left_overs=tuple(done))
@@ -303,13 +303,13 @@ def _head(store: ObjectStore, key: str) -> ObjectInfo | None:
 
 
 def _iter_reasons(
-    claims: Mapping[str, Claim | None],
+    claims: Mapping[str, ObjectClaim | None],
     views: Mapping[str, ArchiveView],
     entries: Mapping[str, Sequence[Entry]],
     listed: Mapping[str, int],
 ) -> Iterator[tuple[str, str]]:
     """Yield the keys that must be kept, with the reason."""
-    by_log: dict[str, dict[str, Claim]] = {}
+    by_log: dict[str, dict[str, ObjectClaim]] = {}
     for key, claim in claims.items():
         if claim is None:
             yield key, "its metadata does not say which offsets it holds"
@@ -330,14 +330,14 @@ def _is_in(key: str, folders: Collection[str]) -> bool:
     return not key or any(path[: at + 1] in folders for at, char in enumerate(path) if char == "/")
 
 
-def _unless_young(one: LeftOver, now_ms: int, older_than_ms: int) -> LeftOver:
-    if one.fate is Fate.KEEP or now_ms - one.since_ms >= older_than_ms:
+def _unless_young(one: Orphan, now_ms: int, older_than_ms: int) -> Orphan:
+    if one.fate is OrphanAction.KEEP or now_ms - one.since_ms >= older_than_ms:
         return one
     reason = f"it is younger than {format_duration(older_than_ms)}"
-    return replace(one, fate=Fate.KEEP, reason=reason)
+    return replace(one, fate=OrphanAction.KEEP, reason=reason)
 
 
-def _remove(store: ObjectStore, one: LeftOver) -> LeftOver:
+def _remove(store: ObjectStore, one: Orphan) -> Orphan:
     try:
         if isinstance(one.what, Upload):
             store.end_upload(one.what)
@@ -345,5 +345,5 @@ def _remove(store: ObjectStore, one: LeftOver) -> LeftOver:
             # Check again: another gc may have removed it, and the name may be in use again.
             store.delete(one.what.key)
     except AccessDeniedError as error:
-        return replace(one, fate=Fate.REFUSED, reason=error.message)
-    return replace(one, fate=Fate.REMOVED)
+        return replace(one, fate=OrphanAction.REFUSED, reason=error.message)
+    return replace(one, fate=OrphanAction.REMOVED)

@@ -12,7 +12,7 @@ from typing import Any
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.names import ROOT
-from kafkeep.archive.object_store import ObjectStore, Stray
+from kafkeep.archive.object_store import ObjectStore, StrayFile
 from kafkeep.archive.view import ArchiveView, list_logs, load_view
 from kafkeep.objects.choose_log import check_partitions, check_topics
 from kafkeep.objects.sink.read_windows import formats_of
@@ -210,7 +210,7 @@ def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
     return {info.key: info.size_bytes for info in found}
 
 
-def find_strays(store: ObjectStore, entries: Iterable[Entry]) -> list[Stray]:
+def find_strays(store: ObjectStore, entries: Iterable[Entry]) -> list[StrayFile]:
     """Return the files in the folders of an archive that are not objects, such as links."""
     return [stray for folder in (ROOT, *_data_folders(entries)) for stray in store.strays(folder)]
 

@@ -31,7 +31,7 @@ from kafkeep.archive.state import LogState
 from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity
-from kafkeep.maintenance.gc import Claim, parse_claim
+from kafkeep.maintenance.gc import ObjectClaim, parse_claim
 from kafkeep.maintenance.verify_trace import VerifyTrace, load_verified
 from kafkeep.objects.segment.reader import read_end
 from kafkeep.retry import LATE_COMMIT
@@ -47,11 +47,11 @@ _Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Uncommitted:
+class UncommittedObject:
     """An object that claims offsets past the position of its log."""
 
     key: str
-    claim: Claim
+    claim: ObjectClaim
     partition_id: PartitionId
 
 
@@ -98,7 +98,7 @@ def check_objects_beyond(
     everything that the open intent planned exists, a commit may be missing.
     """
     asked, unasked = _candidates(unnamed, states.values())
-    beyond: dict[str, list[Uncommitted]] = {}
+    beyond: dict[str, list[UncommittedObject]] = {}
     for key, claim in _claims(store, asked):
         state = states.get(claim.log)
         if state is not None and (found := _beyond(key, claim, state)) is not None:
@@ -130,8 +130,8 @@ def _candidates(keys: Collection[str], states: Iterable[LogState]) -> tuple[list
     return found[:MOST_HEADS], max(0, len(found) - MOST_HEADS)
 
 
-def _claims(store: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[str, Claim]]:
-    def ask(key: str) -> Claim | None:
+def _claims(store: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[str, ObjectClaim]]:
+    def ask(key: str) -> ObjectClaim | None:
         try:
             return parse_claim(store.head(key).metadata)
         except KeyMissingError:
@@ -143,29 +143,33 @@ def _claims(store: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[str, Clai
                 yield key, claim
 
 
-def _beyond(key: str, claim: Claim, state: LogState) -> Uncommitted | None:
+def _beyond(key: str, claim: ObjectClaim, state: LogState) -> UncommittedObject | None:
     """Return the object if it begins at or after the position of its partition."""
     incarnations = [
         place for place, info in state.topics.items() if info.topic_id == claim.topic_id
     ]
     if not incarnations:
         match = _NAME.fullmatch(key.rpartition("/")[2])
-        return Uncommitted(key, claim, PartitionId(match[1] if match else "?", 1, claim.partition))
+        return UncommittedObject(
+            key, claim, PartitionId(match[1] if match else "?", 1, claim.partition)
+        )
     topic, incarnation = max(incarnations)
     generation = state.generations.get((topic, incarnation), 0)
     if generation and f"{topic}~{generation}/" not in key:
         return None  # from before the topic was moved back
     pid = PartitionId(topic, incarnation, claim.partition)
-    return Uncommitted(key, claim, pid) if claim.start >= state.positions.get(pid, 0) else None
+    return (
+        UncommittedObject(key, claim, pid) if claim.start >= state.positions.get(pid, 0) else None
+    )
 
 
 def _judge(
     store: ObjectStore,
     state: LogState,
-    beyond: Sequence[Uncommitted],
+    beyond: Sequence[UncommittedObject],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
-    unplanned: dict[PartitionId, list[Uncommitted]] = {}
+    unplanned: dict[PartitionId, list[UncommittedObject]] = {}
     for one in _unplanned(store, state, beyond):
         unplanned.setdefault(one.partition_id, []).append(one)
     for pid, found in sorted(unplanned.items()):
@@ -185,7 +189,7 @@ def _judge(
 def _judge_open(
     store: ObjectStore,
     state: LogState,
-    mine: Sequence[Uncommitted],
+    mine: Sequence[UncommittedObject],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
     """Warn when everything planned exists but no commit names it."""
@@ -198,7 +202,7 @@ def _judge_open(
         if wait_s is None:
             break
         sleep(wait_s)
-    by_partition: dict[PartitionId, list[Uncommitted]] = {}
+    by_partition: dict[PartitionId, list[UncommittedObject]] = {}
     for one in mine:
         by_partition.setdefault(one.partition_id, []).append(one)
     lost = {pid: _offsets(found) for pid, found in sorted(by_partition.items())}
@@ -211,14 +215,14 @@ def _judge_open(
 
 
 def _complete(
-    store: ObjectStore, intent: Intent, beyond: Sequence[Uncommitted]
-) -> list[Uncommitted]:
+    store: ObjectStore, intent: Intent, beyond: Sequence[UncommittedObject]
+) -> list[UncommittedObject]:
     """Return the objects of an intent if they reach the end of all its ranges; else none."""
     places = _by_place(beyond)
     found = [(item, _planned(places, item)) for item in intent.ranges]
     if not all(mine for _, mine in found):
         return []  # avoids reading objects of a running backup
-    complete: list[Uncommitted] = []
+    complete: list[UncommittedObject] = []
     for item, mine in found:
         ended = _with_last_ends(store, mine)
         if not any((one.claim.end or 0) >= item.range.end for one in ended):
@@ -227,7 +231,9 @@ def _complete(
     return complete
 
 
-def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Uncommitted]:
+def _with_last_ends(
+    store: ObjectStore, mine: Sequence[UncommittedObject]
+) -> list[UncommittedObject]:
     """Set the end of the last objects, by start offset, from their contents if needed.
 
     The metadata of a multipart upload has no end: it was sent first.
@@ -242,8 +248,8 @@ def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Unc
 
 
 def _unplanned(
-    store: ObjectStore, state: LogState, beyond: Sequence[Uncommitted]
-) -> list[Uncommitted]:
+    store: ObjectStore, state: LogState, beyond: Sequence[UncommittedObject]
+) -> list[UncommittedObject]:
     """Return the objects that no intent of the log planned, open, done or abandoned."""
     left = _by_place(beyond)
     _drop_planned(left, state.intent)
@@ -255,15 +261,15 @@ def _unplanned(
     return [one for mine in left.values() for one in mine]
 
 
-def _by_place(objects: Iterable[Uncommitted]) -> dict[_Place, list[Uncommitted]]:
+def _by_place(objects: Iterable[UncommittedObject]) -> dict[_Place, list[UncommittedObject]]:
     """Group objects by topic id and partition, in the order of their first offsets."""
-    places: dict[_Place, list[Uncommitted]] = {}
+    places: dict[_Place, list[UncommittedObject]] = {}
     for one in sorted(objects, key=_start):
         places.setdefault((one.claim.topic_id, one.claim.partition), []).append(one)
     return places
 
 
-def _drop_planned(left: dict[_Place, list[Uncommitted]], intent: Intent | None) -> None:
+def _drop_planned(left: dict[_Place, list[UncommittedObject]], intent: Intent | None) -> None:
     for item in intent.ranges if intent else ():
         place = item.topic_id, item.partition_id.partition
         if place in left:
@@ -273,23 +279,23 @@ def _drop_planned(left: dict[_Place, list[Uncommitted]], intent: Intent | None) 
 
 
 def _planned(
-    places: Mapping[_Place, list[Uncommitted]], item: PlannedRange
-) -> Sequence[Uncommitted]:
+    places: Mapping[_Place, list[UncommittedObject]], item: PlannedRange
+) -> Sequence[UncommittedObject]:
     mine = places.get((item.topic_id, item.partition_id.partition), [])
     return mine[_slice(mine, item)]
 
 
-def _slice(mine: Sequence[Uncommitted], item: PlannedRange) -> slice:
+def _slice(mine: Sequence[UncommittedObject], item: PlannedRange) -> slice:
     """Return the slice of the objects that start in a planned range."""
     first = bisect_left(mine, item.range.start, key=_start)
     return slice(first, bisect_left(mine, item.range.end, lo=first, key=_start))
 
 
-def _start(one: Uncommitted) -> int:
+def _start(one: UncommittedObject) -> int:
     return one.claim.start
 
 
-def _offsets(objects: Sequence[Uncommitted]) -> OffsetRange:
+def _offsets(objects: Sequence[UncommittedObject]) -> OffsetRange:
     start = min(one.claim.start for one in objects)
     ends = (max(one.claim.end or 0, one.claim.start + 1) for one in objects)
     return OffsetRange(start, max(ends))

@@ -29,9 +29,9 @@ from kafkeep.maintenance.inventory import TopicUsage, Usage
 from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, in_order
 from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.entries import Grouped, expects, group
-from kafkeep.objects.unlogged.listing import Listed, Listing
-from kafkeep.objects.unlogged.scan import Index, Scanned, list_objects, scan
+from kafkeep.objects.unlogged.entries import GroupedFiles, expects, group
+from kafkeep.objects.unlogged.listing import ListedFile, Listing
+from kafkeep.objects.unlogged.scan import ScanIndex, ScannedObject, list_objects, scan
 from kafkeep.objects.unlogged.view import unlogged_view
 from kafkeep.options.sink.formats import FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
@@ -95,10 +95,10 @@ def _iter_planned(
     needed = expects((one.name for one in partition.objects), unlogged)
     beside = {f"store.kafka.{view}": str(there).lower() for view, there in needed.items()}
     pinned = replace(unlogged, texts={**unlogged.texts, **beside})
-    carried: list[Scanned] = []
+    carried: list[ScannedObject] = []
     for stretch, is_last in _iter_stretches(partition, options):
         scanned = [*carried, *scan(store, stretch, unlogged)]
-        found = unlogged_view(store, Index(0, tuple(scanned)), pinned)
+        found = unlogged_view(store, ScanIndex(0, tuple(scanned)), pinned)
         problems.extend(found.grouped.problems)
         entries = found.grouped.entries
         open_from = LAST if is_last else max((e.range.start for e in entries), default=LAST)
@@ -110,7 +110,7 @@ def _iter_planned(
 
 def _iter_stretches(
     partition: NamedPartition, options: CatOptions
-) -> Iterator[tuple[list[Listed], bool]]:
+) -> Iterator[tuple[list[ListedFile], bool]]:
     """Yield the needed objects in growing stretches, and whether a stretch is the last.
 
     All objects form one stretch if the end must be known first, or if they hold raw bytes, whose
@@ -128,11 +128,11 @@ def _iter_stretches(
         yield [one for file in piece for one in file], done >= len(files)
 
 
-def _start(one: Listed) -> int:
+def _start(one: ListedFile) -> int:
     return one.name.start
 
 
-def _from(objects: Sequence[Listed], first: int) -> list[Listed]:
+def _from(objects: Sequence[ListedFile], first: int) -> list[ListedFile]:
     """Leave out objects before the last one in their folder that starts at or before ``first``."""
     before: dict[str, int] = {}
     for one in objects:
@@ -153,7 +153,7 @@ class NamedPartition:
     """The objects of one partition."""
 
     partition: int
-    objects: tuple[Listed, ...]
+    objects: tuple[ListedFile, ...]
 
     @property
     def start(self) -> int:
@@ -189,7 +189,7 @@ class NamedTopic:
     partitions: tuple[NamedPartition, ...]
 
     @property
-    def objects(self) -> list[Listed]:
+    def objects(self) -> list[ListedFile]:
         return [one for partition in self.partitions for one in partition.objects]
 
     @property
@@ -238,12 +238,12 @@ def sort_by_topic(listing: Listing, topics: Collection[str] | None = None) -> li
     ]
 
 
-def _partitions(objects: Iterable[Listed]) -> Iterable[NamedPartition]:
+def _partitions(objects: Iterable[ListedFile]) -> Iterable[NamedPartition]:
     for partition, mine in groupby(objects, key=lambda one: one.name.partition):
         yield NamedPartition(partition, tuple(mine))
 
 
-def describe_object(one: Listed) -> dict[str, Any]:
+def describe_object(one: ListedFile) -> dict[str, Any]:
     """Return the form printed by ``ls --output json``; fields that need a log are null."""
     name = one.name
     return {
@@ -330,7 +330,7 @@ def _no_log(store: ObjectStore) -> Finding:
     return _finding(Severity.INFO, FindingKind.NO_LOG, store.describe(), text)
 
 
-def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Finding]:
+def _iter_problems(scanned: Sequence[ScannedObject], grouped: GroupedFiles) -> Iterator[Finding]:
     by_key = {one.name.key: one for one in scanned}
     for key, why in grouped.problems:
         one = by_key[key]
@@ -342,7 +342,7 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
         yield _finding(severity, kind, key, why, pid)
 
 
-def _iter_repeats(grouped: Grouped) -> Iterator[Finding]:
+def _iter_repeats(grouped: GroupedFiles) -> Iterator[Finding]:
     text = "it repeats records of the object before it: a restore writes them twice"
     for key in grouped.repeats:
         yield _finding(Severity.WARNING, FindingKind.OVERLAP, key, text)

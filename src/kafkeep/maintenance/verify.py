@@ -17,7 +17,7 @@ from kafkeep.archive.commit import Gap
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.keys import is_schemas_key
-from kafkeep.archive.object_store import ObjectStore, Stray
+from kafkeep.archive.object_store import ObjectStore, StrayFile
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.errors import DamagedError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport, damage
@@ -248,7 +248,7 @@ def _orphan(key: str, message: str) -> Finding:
     )
 
 
-def _stray(found: Stray) -> Finding:
+def _stray(found: StrayFile) -> Finding:
     text = f"it {found.reason}; it was skipped"
     return Finding(
         severity=Severity.INFO, kind=FindingKind.STRAY, log="", key=found.path, message=text

@@ -18,7 +18,7 @@ from kafkeep.archive.document import as_dict, as_str, reading
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.names import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Naming
+from kafkeep.archive.sequence import DocumentSequence, SequenceNaming
 from kafkeep.archive.state import LogState
 from kafkeep.clock import tool_name
 from kafkeep.errors import AccessDeniedError, DamagedError, KeyMissingError
@@ -102,7 +102,7 @@ def _traces(store: ObjectStore, log: str) -> DocumentSequence:
     return DocumentSequence(
         store=store,
         folder=verified_prefix(log),
-        naming=Naming.NEWEST_FIRST_WITH_NUMBER,
+        naming=SequenceNaming.NEWEST_FIRST_WITH_NUMBER,
         max_bytes=MOST_BYTES,
         is_intact=lambda _body: True,
     )

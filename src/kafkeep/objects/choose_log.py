@@ -61,16 +61,16 @@ def choose_logs(
 
 
 def without_log(
-    store: ObjectStore, name: str | None, told: UnloggedOptions | None
+    store: ObjectStore, name: str | None, unlogged: UnloggedOptions | None
 ) -> UnloggedOptions | None:
     """Return the options for unlogged objects, or None to read a log.
 
-    ``name`` is the log that the user asked for. ``told`` are the options for unlogged objects that
-    the user gave. They are an error if there is a log to read.
+    ``name`` is the log that the user named. ``unlogged`` are the user's options for unlogged
+    objects, which are an error if there is a log to read.
     """
     if name is None and not list_logs(store):
-        return told or UnloggedOptions()
-    if told is not None and told.texts:
+        return unlogged or UnloggedOptions()
+    if unlogged is not None and unlogged.texts:
         raise UsageError(
             f"{store.describe()} has a log, which says how its objects were made",
             hint="--set and --connector-config are for objects of Confluent's sink without a log.",

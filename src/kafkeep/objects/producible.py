@@ -56,16 +56,18 @@ IN_JSON = {
 """The schema of a converter's values. JSON objects do not store it."""
 
 
-class Original:
+class SourceBytes:
     """Rebuilds the source bytes of the rows of one object of values, keys or tombstones."""
 
     def __init__(self, entry: Entry, options: ReadOptions, topic: str | None = None) -> None:
         """Register schemas for ``topic``, or for the topic of ``entry`` when it is None."""
         self._entry = entry
         self._topic = topic or entry.partition_id.topic
-        self._told = options.converter(entry)
+        self._converter_options = options.converter(entry)
         self._null_is_none = null_is_none(entry, options)
-        self._registered = self._told is not None and self._told.kind in REGISTERED
+        self._registered = (
+            self._converter_options is not None and self._converter_options.kind in REGISTERED
+        )
         self._registers = self._registered and options.registers
 
     def restore(self, column: Column) -> pa.BinaryArray:
@@ -87,21 +89,25 @@ class Original:
     @cached_property
     def _converter(self) -> Converter | None:
         """The converter; None when it needs a registry whose address is unknown."""
-        told = self._told
-        if told is None or told.role == "header":
+        options = self._converter_options
+        if options is None or options.role == "header":
             return None
-        if told.kind is ConverterClass.JSON:
-            told = replace(told, shape={**told.shape, "schemas.enable": "true"})
+        if options.kind is ConverterClass.JSON:
+            options = replace(options, shape={**options.shape, "schemas.enable": "true"})
         if self._registered and not self._registers:
-            told = replace(told, shape={**told.shape, "auto.register.schemas": "false"})
+            options = replace(options, shape={**options.shape, "auto.register.schemas": "false"})
         try:
-            role: Literal["key", "value"] = "key" if told.role == "key" else "value"
-            return open_converter(role, told, self._topic)
+            role: Literal["key", "value"] = "key" if options.role == "key" else "value"
+            return open_converter(role, options, self._topic)
         except UsageError:
             return None
 
     def _from_texts(self, texts: pa.BinaryArray) -> pa.BinaryArray:
-        schema = IN_JSON.get(self._told.kind) if self._told is not None else None
+        schema = (
+            IN_JSON.get(self._converter_options.kind)
+            if self._converter_options is not None
+            else None
+        )
         if schema is None or self._entry.format != FormatKind.JSON:
             return without_nulls(texts) if self._null_is_none else texts
         array, misfits = decode_spans(find_documents(texts), schema)

@@ -42,23 +42,25 @@ class RecordEncoder:
     """Encodes a column of keys or values with a converter.
 
     Without a converter, bytes and strings keep their bytes and other values become JSON. With
-    ``looking`` (a read-only command), the encoder registers no schema. It then encodes values that
-    the converter rejects as if there were no converter.
+    ``read_only``, the encoder registers no schema, and it encodes values that the converter rejects
+    as if there were no converter.
     """
 
     def __init__(
         self,
         role: Literal["key", "value"],
-        told: ConverterOptions | None,
+        options: ConverterOptions | None,
         topic: str,
         *,
-        looking: bool = False,
+        read_only: bool = False,
     ) -> None:
-        self._looking = looking
-        if looking and told is not None and told.kind in REGISTERED:
-            told = replace(told, shape={**told.shape, "auto.register.schemas": "false"})
-        self._kind = told.kind if told is not None else None
-        self._converter: Converter | None = open_converter(role, told, topic) if told else None
+        self._read_only = read_only
+        if read_only and options is not None and options.kind in REGISTERED:
+            options = replace(options, shape={**options.shape, "auto.register.schemas": "false"})
+        self._kind = options.kind if options is not None else None
+        self._converter: Converter | None = (
+            open_converter(role, options, topic) if options else None
+        )
 
     def encode(self, column: Column) -> pa.BinaryArray:
         """Return the encoded rows. A null row stays null."""
@@ -69,7 +71,7 @@ class RecordEncoder:
         try:
             return self._convert(self._converter, column)
         except RecordError:
-            if not self._looking:
+            if not self._read_only:
                 raise
             return _as_it_stands(column)
 
@@ -118,7 +120,7 @@ class RecordChange:
 
     ``key`` and ``value`` encode where the options name no converter. Without them, bytes and
     strings keep their bytes and other values become JSON. Bytes that no transform reads stay
-    unchanged. With ``encodes_bytes``, the converter encodes those bytes too. For ``looking`` see
+    unchanged. With ``encodes_bytes``, the converter encodes those bytes too. For ``read_only`` see
     ``RecordEncoder``.
     """
 
@@ -130,7 +132,7 @@ class RecordChange:
         key: Encode | None = None,
         value: Encode | None = None,
         encodes_bytes: bool = False,
-        looking: bool = False,
+        read_only: bool = False,
     ) -> None:
         self.topic = topic
         self._options = options
@@ -140,7 +142,7 @@ class RecordChange:
         self._encode: dict[PlainRole, Encode] = {}
         own: Mapping[PlainRole, Encode | None] = {"key": key, "value": value}
         for role in _SIDES:
-            made = RecordEncoder(role, named.get(role), target, looking=looking).encode
+            made = RecordEncoder(role, named.get(role), target, read_only=read_only).encode
             self._encode[role] = made if role in named else own[role] or made
         self._decoders: dict[PlainRole, Converter] = {
             role: open_converter(role, named[role], topic)

@@ -18,16 +18,16 @@ from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.listing import Names, UnloggedName, list_unlogged
+from kafkeep.objects.unlogged.listing import NameParser, UnloggedName, list_unlogged
 from kafkeep.objects.unlogged.scan import (
     SHOWN,
-    Index,
+    ScanIndex,
     find_objects,
     load_index,
     next_number,
     save_index,
 )
-from kafkeep.objects.unlogged.view import NAME, UnloggedView, unlogged_view, what_is_not_told
+from kafkeep.objects.unlogged.view import NAME, UnloggedView, unlogged_view, what_objects_lack
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.document import RestoreDocument
@@ -48,7 +48,7 @@ def options_for_listing(options: RestoreOptions, unlogged: UnloggedOptions) -> R
 
 def has_objects(store: ObjectStore, unlogged: UnloggedOptions, options: RestoreOptions) -> bool:
     """Return whether there is an object of a selected topic."""
-    names, wanted = Names(unlogged), options.wants
+    names, wanted = NameParser(unlogged), options.wants
     parsed = (names.parse(info.key) for info in store.list(names.prefix))
     return any(isinstance(name, UnloggedName) and wanted(name.topic) for name in parsed)
 
@@ -63,7 +63,7 @@ class ListingSource:
     admin: Admin
     documents: ObjectStore
     """Where the list of objects is stored."""
-    index: Index | None = None
+    index: ScanIndex | None = None
     """The objects to restore, if already selected; else the bucket is listed."""
     _found: UnloggedView | None = field(default=None, init=False)
 
@@ -138,7 +138,7 @@ class ListingSource:
                 hint="Leave it out: the objects are found by listing the bucket.",
             )
 
-    def _list(self, number: int) -> Index:
+    def _list(self, number: int) -> ScanIndex:
         if self.index is not None:
             index = replace(self.index, number=number)
         else:
@@ -169,7 +169,7 @@ class ListingSource:
             yield Check(CheckStatus.WARN, key, what)
 
     def _topic_warnings(self, topic: TopicPlan, *, created: bool) -> Iterator[Check]:
-        for sentence in what_is_not_told(topic.entries, self.unlogged):
+        for sentence in what_objects_lack(topic.entries, self.unlogged):
             yield Check(CheckStatus.WARN, topic.target, sentence)
         if created:
             what = (

@@ -17,7 +17,7 @@ from kafkeep.objects.sink.read_windows import with_companions
 from kafkeep.options.option import did_you_mean
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.routing.routing import SAME, Routing, routing_of
-from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice, select_slices, whole_slices
+from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice, select_slices, whole_slices
 
 
 def check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
@@ -72,7 +72,7 @@ class PartitionPlan:
     """The objects that are read, whole or in part."""
     ranges: tuple[OffsetRange, ...] | None = None
     """The selected offsets; None means all."""
-    times: Times = ALL_TIMES
+    times: TimeRange = ALL_TIMES
     end: int = 0
     """The end offset in Kafka when the partition was archived; 0 if irrelevant."""
     slices: tuple[WindowSlice, ...] = ()
@@ -120,7 +120,7 @@ def plan_partition(
     partition: int,
     entries: Iterable[Entry],
     ranges: tuple[OffsetRange, ...] | None = None,
-    times: Times = ALL_TIMES,
+    times: TimeRange = ALL_TIMES,
     end: int = 0,
 ) -> PartitionPlan:
     """Plan one partition: which of its entries are read, and which parts of them."""
@@ -332,7 +332,7 @@ def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
     by_partition: dict[int, list[Entry]] = {number: [] for number in range(info.partitions)}
     for entry in topic.entries:
         by_partition.setdefault(entry.partition_id.partition, []).append(entry)
-    times = Times(options.from_ms, options.until_ms)
+    times = TimeRange(options.from_ms, options.until_ms)
     partitions = []
     for number, entries in sorted(by_partition.items()):
         ranges = _picked(info.topic, number, options)

@@ -23,13 +23,13 @@ from kafkeep.objects.prefetch import ByteRangeReader, read_in_order
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import Window, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice
+from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice
 
 
 def iter_slices(
     store: ByteRangeReader,
     slices: Iterable[WindowSlice],
-    times: Times = ALL_TIMES,
+    times: TimeRange = ALL_TIMES,
     *,
     skip_records: int = 0,
     restore_aborted: bool = False,
@@ -113,7 +113,7 @@ def iter_built(
 def iter_records(
     store: ByteRangeReader,
     part: WindowSlice,
-    times: Times,
+    times: TimeRange,
     restore_aborted: bool,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
@@ -136,7 +136,7 @@ def iter_records(
             yield from keep(inside(rows, part.range))
 
 
-def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
+def wanted_times(at: Int64s, times: TimeRange) -> npt.NDArray[np.bool_]:
     """Return a mask of the selected times."""
     wanted = np.ones(len(at), dtype=np.bool_)
     if times.from_ms is not None:
@@ -146,7 +146,7 @@ def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
     return wanted
 
 
-def time_filter(times: Times) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]:
+def time_filter(times: TimeRange) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]:
     """Return a function that keeps the rows with selected times, as one batch or none."""
 
     def keep(rows: pa.RecordBatch) -> Sequence[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from kafkeep.objects.sink.read_windows import ENVELOPE, Window, first_offset, it
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeRange:
     """Record times ``[from, until)``; None means no bound."""
 
     from_ms: int | None = None
@@ -28,7 +28,7 @@ class Times:
         return not early and (self.until_ms is None or high < self.until_ms)
 
 
-ALL_TIMES = Times()
+ALL_TIMES = TimeRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def whole_slices(entries: Iterable[Entry]) -> tuple[WindowSlice, ...]:
 
 
 def select_slices(
-    entries: Sequence[Entry], ranges: Sequence[OffsetRange] | None, times: Times
+    entries: Sequence[Entry], ranges: Sequence[OffsetRange] | None, times: TimeRange
 ) -> tuple[WindowSlice, ...]:
     """Return the slices that may hold selected records, in order.
 
@@ -77,7 +77,7 @@ def select_slices(
     return tuple(slices)
 
 
-def _pick(window: Window, overlap: OffsetRange, times: Times) -> Iterator[WindowSlice]:
+def _pick(window: Window, overlap: OffsetRange, times: TimeRange) -> Iterator[WindowSlice]:
     low = min(entry.min_timestamp for entry in window.entries)
     high = max(entry.max_timestamp for entry in window.entries)
     if times.excludes(low, high):
@@ -121,7 +121,7 @@ class _Frame:
     stored_bytes: int
 
 
-def _pick_frames(window: Window, overlap: OffsetRange, times: Times) -> Iterator[WindowSlice]:
+def _pick_frames(window: Window, overlap: OffsetRange, times: TimeRange) -> Iterator[WindowSlice]:
     """Join neighbouring frames that are read in the same way."""
     joined: list[_Frame] = []
     for frame in _frames(window.entries[0], overlap, times):
@@ -139,7 +139,7 @@ def _pick_frames(window: Window, overlap: OffsetRange, times: Times) -> Iterator
         yield WindowSlice(window, frame.range, frame.timed, frame.records, frame.stored_bytes)
 
 
-def _frames(entry: Entry, overlap: OffsetRange, times: Times) -> Iterator[_Frame]:
+def _frames(entry: Entry, overlap: OffsetRange, times: TimeRange) -> Iterator[_Frame]:
     points = entry.index
     end = IndexPoint(entry.stored.range.end, entry.size_bytes, entry.stored.records, 0, 0)
     for place, (point, following) in enumerate(zip(points, (*points[1:], end), strict=True)):

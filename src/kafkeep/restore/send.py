@@ -27,7 +27,7 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.client.wire import FetchWanted, Isolation, Pending, Produced, Wire
+from kafkeep.kafka.client.wire import FetchPosition, Isolation, Pending, ProduceResult, Wire
 from kafkeep.restore.document import TargetPartition
 from kafkeep.retry import PRODUCE
 
@@ -67,7 +67,7 @@ def record_at(
     wire: Wire, topic: str, partition: int, *, topic_id: str, offset: int
 ) -> list[dict[str, object]]:
     """Return the record that consumers get at an offset, or an empty batch."""
-    wanted = FetchWanted(
+    wanted = FetchPosition(
         topic=topic, topic_id=topic_id, partition=partition, offset=offset, max_bytes=1 << 20
     )
     answer = wire.fetch([wanted], max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED).result()[
@@ -180,7 +180,7 @@ class Sender:
         self.in_flight += 1
         return body, offset, batch.records
 
-    def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
+    def acknowledge(self, answer: ProduceResult, offset: int, records: int, size: int) -> None:
         """Count an accepted batch, or record the error."""
         self.in_flight -= 1
         if answer.error_code in FATAL:
@@ -232,7 +232,7 @@ class Sender:
 
 @dataclass(slots=True)
 class _Request:
-    pending: Pending[dict[tuple[str, int], Produced]]
+    pending: Pending[dict[tuple[str, int], ProduceResult]]
     parts: list[tuple[Sender, int, int, int]]
 
 

@@ -11,7 +11,13 @@ from functools import cache, partial
 
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
-from kafkeep.kafka.admin.admin import Admin, Right, new_topic_defaults, topic_defaults, topic_rights
+from kafkeep.kafka.admin.admin import (
+    Admin,
+    TopicRight,
+    new_topic_defaults,
+    topic_defaults,
+    topic_rights,
+)
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
@@ -19,7 +25,7 @@ from kafkeep.restore.preflight import TargetSnapshot
 from kafkeep.restore.routing.plan import largest_target, oldest_time
 from kafkeep.restore.topic_settings import final_settings, settings_while_writing
 
-_NEEDED = (Right.WRITE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
+_NEEDED = (TopicRight.WRITE, TopicRight.ALTER_CONFIGS, TopicRight.DESCRIBE_CONFIGS)
 
 
 def check_target_changes(
@@ -69,18 +75,18 @@ def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> It
 
 
 def check_rights(
-    topic: str, rights: Collection[Right] | None, options: RestoreOptions
+    topic: str, rights: Collection[TopicRight] | None, options: RestoreOptions
 ) -> Iterator[Check]:
     """Report missing rights on an existing topic; None means that rights are unknown. Pure."""
     if rights is None:
         return
-    needed = (*_NEEDED, Right.DELETE) if options.exact_offsets else _NEEDED
+    needed = (*_NEEDED, TopicRight.DELETE) if options.exact_offsets else _NEEDED
     missing = [right.label for right in needed if right not in rights]
     if missing:
         what = f"the user lacks rights on it: {', '.join(missing)}"
         hint = "Grant them, then run the same command again."
         yield Check(CheckStatus.FAIL, topic, what, hint, AccessDeniedError.exit_code)
-    elif Right.READ not in rights:
+    elif TopicRight.READ not in rights:
         what = "the user may not read it: an interrupted restore could not resume"
         yield Check(CheckStatus.WARN, topic, what, "Grant Read on the topic.")
 

@@ -23,7 +23,7 @@ from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.read import iter_ready, iter_slices
 from kafkeep.restore.routing.routing import SAME, Routing
 from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches, needs_rows, shift_headers
-from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice, whole_slices
+from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice, whole_slices
 from kafkeep.restore.send import Sender, check_tail, send_all
 from kafkeep.store.open import open_store
 
@@ -43,7 +43,7 @@ class TargetWork:
     est_bytes: int
     slices: tuple[WindowSlice, ...] | None = None
     """The slices to read, if not all entries."""
-    times: Times = ALL_TIMES
+    times: TimeRange = ALL_TIMES
     end: int = 0
     """With exact offsets, the minimum end offset."""
     routing: Routing = SAME
@@ -55,7 +55,7 @@ class RouteSource:
 
     partition: int
     slices: tuple[WindowSlice, ...]
-    times: Times
+    times: TimeRange
 
 
 @dataclass(frozen=True, slots=True)

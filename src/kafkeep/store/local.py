@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
+from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
 from kafkeep.errors import EnvironmentFault, KeyMissingError, NoSuchArchiveError
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 from kafkeep.store.local_files import (
@@ -119,10 +119,10 @@ class LocalStore:
             else:
                 self._refuse_linked_folder(prefix, found.path)
 
-    def strays(self, prefix: str) -> Iterator[Stray]:
+    def strays(self, prefix: str) -> Iterator[StrayFile]:
         """Yield links, FIFOs, sockets, devices, and names that cannot be keys."""
         for found in self._walk(prefix, b""):
-            if isinstance(found, Stray):
+            if isinstance(found, StrayFile):
                 yield found
 
     def folders(self, prefix: str) -> Sequence[str]:
@@ -241,7 +241,7 @@ class LocalStore:
             return load_sidecar(hidden, sidecar_name(key, stat))
         return {}, {}
 
-    def _walk(self, prefix: str, after: bytes) -> Iterator[ObjectInfo | Stray]:
+    def _walk(self, prefix: str, after: bytes) -> Iterator[ObjectInfo | StrayFile]:
         parent, slash, _ = prefix.rpartition("/")
         with self._listing(parent + slash) as folder:
             if folder is not None:
@@ -249,7 +249,7 @@ class LocalStore:
 
     def _walk_folder(
         self, folder: int, path: str, prefix: str, after: bytes
-    ) -> Iterator[ObjectInfo | Stray]:
+    ) -> Iterator[ObjectInfo | StrayFile]:
         """Yield the contents of a folder, recursively. ``path`` is empty or ends with a slash."""
         for name, kind in _sorted_rows(folder):
             key = path + name
@@ -257,7 +257,9 @@ class LocalStore:
             if not raw.startswith(prefix.encode()) or key == _HIDDEN:
                 continue
             if not _is_key(key):
-                yield Stray(_escaped(key), "has a name that is not UTF-8, or too long for a key")
+                yield StrayFile(
+                    _escaped(key), "has a name that is not UTF-8, or too long for a key"
+                )
             elif kind == "d":
                 # Skip the folder if all of its keys sort before `after`.
                 if raw > after or after.startswith(raw):
@@ -268,7 +270,7 @@ class LocalStore:
                         finally:
                             os.close(below)
             elif kind != "f":
-                yield Stray(key, why_special(folder, name) or "is not a regular file")
+                yield StrayFile(key, why_special(folder, name) or "is not a regular file")
             elif raw > after:
                 with suppress(*NOT_THERE):
                     stat = stat_file(folder, name)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkeep import clock
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
+from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 
@@ -95,7 +95,7 @@ class MemoryStore:
                     info = kept[1]
                     yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
 
-    def strays(self, prefix: str) -> Iterator[Stray]:
+    def strays(self, prefix: str) -> Iterator[StrayFile]:
         """Yield nothing, because there are only objects."""
         return iter(())
 

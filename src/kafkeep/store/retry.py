@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter, Stray, Upload
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter, StrayFile, Upload
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 from kafkeep.options.storage import StorageOptions
 from kafkeep.retry import STORE, RetryPolicy
@@ -103,7 +103,7 @@ class RetryingStore:
             after = row.key
             yield row
 
-    def strays(self, prefix: str) -> Iterator[Stray]:
+    def strays(self, prefix: str) -> Iterator[StrayFile]:
         """Yield the strays of the wrapped store. Only local folders have any, without retries."""
         return self.inner.strays(prefix)
 

@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
+from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
 from kafkeep.errors import (
     AccessDeniedError,
     EnvironmentFault,
@@ -230,7 +230,7 @@ class S3Store:
         check_page(page, asked, bucket=self._bucket if self._options.uses_path_style else None)
         return page
 
-    def strays(self, prefix: str) -> Iterator[Stray]:
+    def strays(self, prefix: str) -> Iterator[StrayFile]:
         """Yield nothing, because a bucket has only objects."""
         return iter(())
 

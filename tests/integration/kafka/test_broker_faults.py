@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE_S, until
 from kafkeep import dev
 from kafkeep.errors import TransientError, UnknownOutcomeError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
-from kafkeep.kafka.client.wire import FetchWanted, Wire
+from kafkeep.kafka.client.wire import FetchPosition, Wire
 from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
@@ -44,7 +44,7 @@ def test_a_stopped_broker_is_waited_for(
     wire.produce({(topic_name, 0): make_batch([b"x"])}).result()
     dev.pause_broker(own_broker, 1)
     try:
-        pending = wire.fetch([FetchWanted(topic_name, "", 0, 0, 1000)], max_bytes=1000)
+        pending = wire.fetch([FetchPosition(topic_name, "", 0, 0, 1000)], max_bytes=1000)
         with pytest.raises(TransientError, match="no answer"):
             pending.result(6)  # twice as long as one request may take
     finally:
@@ -85,7 +85,7 @@ def test_fetching_continues_after_the_broker_was_killed(
     def read() -> None:
         nonlocal offset
         while offset < 200:
-            wanted = FetchWanted(topic_name, "", 0, offset, 1)
+            wanted = FetchPosition(topic_name, "", 0, offset, 1)
             [answer] = wire.fetch([wanted], max_bytes=1).result(90)
             assert answer.error is None
             offset += 10
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_in_time_is_a_transient_error(
     dev.pause_broker(own_broker, 1)
     began = time.monotonic()
     try:
-        wanted = FetchWanted(topic_name, "", 0, 0, 1000)
+        wanted = FetchPosition(topic_name, "", 0, 0, 1000)
         pending = wire.fetch([wanted], max_bytes=1000, deadline_ms=2000)
         with pytest.raises(TransientError):
             pending.result(PATIENCE_S)

@@ -10,7 +10,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, EnvironmentFault, KafkeepError, TransientError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.admin.groups import commit_offsets, load_group_offsets
-from kafkeep.kafka.client.wire import FetchErrorKind, FetchWanted, Wire
+from kafkeep.kafka.client.wire import FetchErrorKind, FetchPosition, Wire
 from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
@@ -55,7 +55,7 @@ def test_every_way_in_fetches_and_produces(
             wire.produce({(topic_name, 0): make_batch([value])}).result()[topic_name, 0].error_code
             == 0
         )
-        wanted = FetchWanted(topic_name, "", 0, 0, 1 << 20)
+        wanted = FetchPosition(topic_name, "", 0, 0, 1 << 20)
         [answer] = wire.fetch([wanted], max_bytes=1 << 20).result()
         assert value in bytes(answer.records)
         admin.delete_topics([topic_name])
@@ -113,7 +113,7 @@ def test_a_user_without_rights_is_denied_by_name(
         assert admin.topics() == {}
         assert admin.partition_sizes() == {}
         assert load_group_offsets(admin, [topic_name], ["g"]).denied == ["g"]
-        [answer] = wire.fetch([FetchWanted(topic_name, "", 0, 0, 1000)], max_bytes=1000).result()
+        [answer] = wire.fetch([FetchPosition(topic_name, "", 0, 0, 1000)], max_bytes=1000).result()
         assert answer.error is not None
         assert answer.error.kind is FetchErrorKind.ACCESS_DENIED
         assert isinstance(answer.error.exception(), AccessDeniedError)

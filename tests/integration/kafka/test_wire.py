@@ -16,15 +16,15 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.metadata import format_topic_id
-from kafkeep.kafka.client.wire import FetchErrorKind, FetchWanted, Isolation, Wire, wire_for
+from kafkeep.kafka.client.wire import FetchErrorKind, FetchPosition, Isolation, Wire, wire_for
 from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
 MEGABYTE = 1 << 20
 
 
-def wanted(topic: str, partition: int = 0, offset: int = 0, topic_id: str = "") -> FetchWanted:
-    return FetchWanted(topic, topic_id, partition, offset, MEGABYTE)
+def wanted(topic: str, partition: int = 0, offset: int = 0, topic_id: str = "") -> FetchPosition:
+    return FetchPosition(topic, topic_id, partition, offset, MEGABYTE)
 
 
 def base_offsets(records: bytes | memoryview) -> list[int]:
@@ -142,7 +142,7 @@ def test_a_record_far_larger_than_the_limits_is_fetched(
 ) -> None:
     value = os.urandom(MEGABYTE) * 21
     assert wire.produce({(topic, 0): make_batch([value])}).result()[topic, 0].error_code == 0
-    [answer] = wire.fetch([FetchWanted(topic, "", 0, 0, 1000)], max_bytes=1000).result()
+    [answer] = wire.fetch([FetchPosition(topic, "", 0, 0, 1000)], max_bytes=1000).result()
     assert value in bytes(answer.records)
 
 

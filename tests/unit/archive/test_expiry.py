@@ -7,8 +7,8 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.expiry import (
     DAY_MS,
     Expiry,
-    Period,
     Retention,
+    RulePeriod,
     load_retention,
     record_retention,
 )
@@ -28,8 +28,8 @@ def test_rules_are_remembered_with_the_time_they_held(store) -> None:
     assert rules == Retention(
         2,
         {
-            "orders": (Period(7, T0, T0 + 2), Period(30, T0 + 2, T0 + 3)),
-            "events": (Period(7, T0, None),),
+            "orders": (RulePeriod(7, T0, T0 + 2), RulePeriod(30, T0 + 2, T0 + 3)),
+            "events": (RulePeriod(7, T0, None),),
         },
     )
     assert rules.active() == {"events": 7}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkeep.archive.entry import NO_RUNS, Runs
+from kafkeep.archive.entry import NO_RUNS, OffsetRuns
 
 gaps = st.lists(
     st.tuples(st.integers(1, 2**40), st.integers(1, 2**20)), max_size=50
@@ -21,15 +21,15 @@ def test_what_is_packed_comes_back(numbers: list[tuple[int, int]], first: int) -
     for skipped, held in numbers:
         pairs.append((at, at + held))
         at += held + skipped
-    runs = Runs.of(pairs)
+    runs = OffsetRuns.of(pairs)
     assert list(runs) == pairs
-    assert Runs.from_json(runs.to_json()) == runs
-    assert Runs.from_json([list(pair) for pair in pairs]) == runs  # as it was written once
+    assert OffsetRuns.from_json(runs.to_json()) == runs
+    assert OffsetRuns.from_json([list(pair) for pair in pairs]) == runs  # as it was written once
     assert bool(runs) == bool(pairs)
 
 
 def test_a_run_for_every_thousandth_record_takes_three_bytes() -> None:
-    runs = Runs.of([(n, n + 1) for n in range(0, 1_000_000, 1000)])
+    runs = OffsetRuns.of([(n, n + 1) for n in range(0, 1_000_000, 1000)])
     assert len(base64.b64decode(runs.to_json())) <= 3 * 1000
 
 
@@ -38,13 +38,13 @@ def test_a_run_for_every_thousandth_record_takes_three_bytes() -> None:
 )
 def test_runs_that_do_not_ascend_are_refused(edges: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="ascend"):
-        Runs.of(edges)
+        OffsetRuns.of(edges)
 
 
 @pytest.mark.parametrize("text", ["gA==", "AQ==", "not base64!", "AYA="])
 def test_a_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"truncated|base64|padding|Non-base64"):
-        Runs.from_json(text)
+        OffsetRuns.from_json(text)
 
 
 def test_no_runs_are_false() -> None:

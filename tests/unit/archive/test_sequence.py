@@ -11,11 +11,11 @@ from tests.unit.restore.test_document import DOCUMENT, load_document, save_docum
 
 from kafkeep.archive.document import FIELD, dump_with_checksum
 from kafkeep.archive.expiry import load_retention, record_retention
-from kafkeep.archive.sequence import DocumentSequence, Naming, Outcome
+from kafkeep.archive.sequence import CreateOutcome, DocumentSequence, SequenceNaming
 from kafkeep.connect.jobs.pair_state import FOLDER as PAIRS
 from kafkeep.connect.jobs.pair_state import Pair, PairDocument
 from kafkeep.errors import DamagedError, TransientError, UnknownOutcomeError
-from kafkeep.objects.unlogged.scan import Index, indexes_of, load_index, next_number, save_index
+from kafkeep.objects.unlogged.scan import ScanIndex, indexes_of, load_index, next_number, save_index
 from kafkeep.restore.document import FOLDER as RESTORES
 from kafkeep.restore.follow.log import LOG_STATES, LogFollowState
 from kafkeep.restore.groups.history import GroupChange, load_history, save_change
@@ -53,7 +53,7 @@ def test_a_number_that_does_not_fit_into_64_bits_is_a_stray_file() -> None:
         store.put_new(f"up/{number:012d}.json", b"{}")
     assert set(DocumentSequence(store=store, folder="up/").iter_numbers()) == fitting
     store.put_new(f"down/{10**20 - 1:020d}.json", b"{}")
-    down = DocumentSequence(store=store, folder="down/", naming=Naming.NEWEST_FIRST)
+    down = DocumentSequence(store=store, folder="down/", naming=SequenceNaming.NEWEST_FIRST)
     assert list(down.iter_numbers()) == [0]
 
 
@@ -71,8 +71,8 @@ def test_stray_files_stop_no_restore_no_source_and_no_pair() -> None:
     assert load_document(store, "abc") == DOCUMENT
 
     assert next_number(store, "abc") == 0
-    save_index(store, "abc", Index(0, ()))
-    assert load_index(store, "abc", next_number(store, "abc") - 1) == Index(0, ())
+    save_index(store, "abc", ScanIndex(0, ()))
+    assert load_index(store, "abc", next_number(store, "abc") - 1) == ScanIndex(0, ())
 
     save_change(store, "abc", GroupChange(0, 1, {}))
     assert [change.revision for change in load_history(store, "abc").changes] == [0]
@@ -92,7 +92,7 @@ def flip(body: bytes, at: int) -> bytes:
 
 def damaged(change: Callable[[bytes], bytes]) -> Any:
     store = MemoryStore()
-    save_index(store, "abc", Index(0, (), (("topics/x", "why"),), 1, {"orders": 3}))
+    save_index(store, "abc", ScanIndex(0, (), (("topics/x", "why"),), 1, {"orders": 3}))
     key = INDEX_KEY
     body = change(store.get(key))
     store.delete(key)
@@ -122,12 +122,14 @@ def test_an_index_of_an_older_kafkeep_is_read_and_one_that_unpacks_to_a_flood_is
 @pytest.mark.parametrize(
     ("naming", "name"),
     [
-        (Naming.OLDEST_FIRST, "000000000007.json"),
-        (Naming.NEWEST_FIRST, "99999999999999999992.json"),
-        (Naming.NEWEST_FIRST_WITH_NUMBER, "99999999999999999992-7.json"),
+        (SequenceNaming.OLDEST_FIRST, "000000000007.json"),
+        (SequenceNaming.NEWEST_FIRST, "99999999999999999992.json"),
+        (SequenceNaming.NEWEST_FIRST_WITH_NUMBER, "99999999999999999992-7.json"),
     ],
 )
-def test_a_document_is_found_by_its_number_whatever_its_name(naming: Naming, name: str) -> None:
+def test_a_document_is_found_by_its_number_whatever_its_name(
+    naming: SequenceNaming, name: str
+) -> None:
     documents = DocumentSequence(store=MemoryStore(), folder="n/", naming=naming)
     assert documents.newest() == -1
     for number in (3, 7, 5):
@@ -159,20 +161,20 @@ QUICK = RetryPolicy(first_wait_s=0.0, attempts=2)
 def test_a_create_says_who_holds_the_number() -> None:
     documents = DocumentSequence(store=Failing(UnknownOutcomeError("lost")), folder="n/")
     ours, others = dump_with_checksum({"by": "us"}), dump_with_checksum({"by": "another"})
-    assert documents.create(0, ours, QUICK).outcome is Outcome.SAME
-    assert documents.create(1, ours, QUICK).outcome is Outcome.CREATED
+    assert documents.create(0, ours, QUICK).outcome is CreateOutcome.SAME
+    assert documents.create(1, ours, QUICK).outcome is CreateOutcome.CREATED
     taken = documents.create(1, others, QUICK)
-    assert (taken.outcome, taken.holder, taken.is_ours) == (Outcome.OTHER, ours, False)
+    assert (taken.outcome, taken.holder, taken.is_ours) == (CreateOutcome.OTHER, ours, False)
 
 
 def test_a_create_without_an_answer_is_unknown_or_raised() -> None:
     errors = [TransientError("away") for _ in range(3)]
     documents = DocumentSequence(store=Failing(*errors, does_create=False), folder="n/")
     creation = documents.create(0, b"{}", QUICK)
-    assert creation.outcome is Outcome.UNKNOWN and creation.failure is errors[1]
+    assert creation.outcome is CreateOutcome.UNKNOWN and creation.failure is errors[1]
     with pytest.raises(TransientError, match="away"):
         documents.create(0, b"{}")
-    assert documents.create(0, b"{}").outcome is Outcome.CREATED
+    assert documents.create(0, b"{}").outcome is CreateOutcome.CREATED
 
 
 def test_the_newest_intact_document_is_loaded_and_damage_is_named_when_there_is_none() -> None:

@@ -7,7 +7,7 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind
+from kafkeep.kafka.client.wire import FetchError, FetchErrorKind, FetchResult
 
 
 def reader(start: int, end: int, *, begins: bool = True) -> RangeFetch:
@@ -22,12 +22,12 @@ def batch(first: int, last: int, epoch: int = -1) -> bytes:
     return build_batch(records, leader_epoch=epoch)
 
 
-def answer(*batches: bytes, stable: int = 100) -> Fetched:
-    return Fetched("t", 0, records=b"".join(batches), last_stable=stable)
+def answer(*batches: bytes, stable: int = 100) -> FetchResult:
+    return FetchResult("t", 0, records=b"".join(batches), last_stable=stable)
 
 
-def failed(kind: FetchErrorKind, code: int, log_start: int = -1) -> Fetched:
-    return Fetched("t", 0, FetchError(kind, code, "t-0 at offset 5"), log_start=log_start)
+def failed(kind: FetchErrorKind, code: int, log_start: int = -1) -> FetchResult:
+    return FetchResult("t", 0, FetchError(kind, code, "t-0 at offset 5"), log_start=log_start)
 
 
 def kept(chunk: object) -> list[tuple[int, int]]:

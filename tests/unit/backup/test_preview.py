@@ -12,11 +12,11 @@ from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.names import KeyLimits
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from kafkeep.backup.plan import CyclePlan, Stretch
+from kafkeep.backup.plan import CyclePlan, PlannedStretch
 from kafkeep.backup.preview import Preview
 from kafkeep.errors import RecordError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.kafka.client.wire import Fetched, FetchWanted
+from kafkeep.kafka.client.wire import FetchPosition, FetchResult
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.options.sink.sink import SinkOptions
 
@@ -43,7 +43,7 @@ class FakeWire:
         self.asked: list[tuple[int, int]] = []
         self.error: Exception | None = None
 
-    def fetch(self, wanted: Sequence[FetchWanted], **_: Any) -> Answer[list[Fetched]]:
+    def fetch(self, wanted: Sequence[FetchPosition], **_: Any) -> Answer[list[FetchResult]]:
         if self.error is not None:
             return Answer(self.error)
         self.asked += [(one.partition, one.offset) for one in wanted]
@@ -51,12 +51,12 @@ class FakeWire:
         for number, one in enumerate(wanted):
             found = self.logs[one.partition].fetch(one, 1 << 30)
             cut = found.records if number == 0 else found.records[: one.max_bytes]
-            answers.append(Fetched(**{**_fields(found), "records": cut}))
+            answers.append(FetchResult(**{**_fields(found), "records": cut}))
         return Answer(answers)
 
 
-def _fields(answer: Fetched) -> dict[str, Any]:
-    return {name: getattr(answer, name) for name in Fetched.__dataclass_fields__}
+def _fields(answer: FetchResult) -> dict[str, Any]:
+    return {name: getattr(answer, name) for name in FetchResult.__dataclass_fields__}
 
 
 def log_of(*values: bytes) -> FakeLog:
@@ -81,7 +81,7 @@ def check(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = N
     preview.check(snapshot, plan(waiting), dict.fromkeys(waiting, at), tails)
 
 
-def plan(waiting: dict[PartitionId, int], *stretches: Stretch) -> CyclePlan:
+def plan(waiting: dict[PartitionId, int], *stretches: PlannedStretch) -> CyclePlan:
     return CyclePlan(
         stretches=stretches,
         gaps=(),
@@ -146,7 +146,7 @@ def test_faults_that_pass_are_left_to_the_tasks() -> None:
 
 def test_tasks_come_first() -> None:
     wire = FakeWire({0: log_of(b"{bad")})
-    stretch = Stretch(
+    stretch = PlannedStretch(
         partition_id=SECOND,
         topic_id="id",
         range=OffsetRange(0, 1),

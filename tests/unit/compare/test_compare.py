@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kafkeep.compare import stream
 from kafkeep.compare.differences import STRICT, Leniency, Tally, Verdict, classify
 from kafkeep.compare.digest import FIELDS, align, digest_rows, longest_rising
-from kafkeep.compare.keyed import Share, compare_keys
+from kafkeep.compare.keyed import KeyShare, compare_keys
 from kafkeep.compare.stream import RecordStream, compare_streams
-from kafkeep.compare.task import Fillers, classify_fillers
+from kafkeep.compare.task import FillerFilter, classify_fillers
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 
 Record = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
@@ -240,7 +240,7 @@ def test_fillers_are_counted_and_not_compared() -> None:
     filler: Record = (9, b"__kafkeep_hole", None, ())
     ours = [record(i) for i in range(20)]
     theirs = [*ours[:5], *[filler] * 30, *ours[5:], (9, b"__kafkeep_hole", b"a value", ())]
-    archive, target = Fillers(), Fillers()
+    archive, target = FillerFilter(), FillerFilter()
     rows = [row for batch in target.left_out(batches(theirs)) for row in batch.to_pylist()]
     assert [row["value"] for row in rows] == [*(value for _, _, value, _ in ours), b"a value"]
     assert (target.count, target.offsets) == (30, [5, 6, 7, 8, 9])
@@ -287,7 +287,7 @@ def _by_key(ours: list[list[Record]], theirs: list[list[Record]], shares: int) -
             enumerate(map(batches, ours)),
             enumerate(map(batches, theirs)),
             FIELDS,
-            Share(number, shares),
+            KeyShare(number, shares),
             STRICT,
         )
         seen += archived

@@ -23,7 +23,7 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import AccessDeniedError, DamagedError, NoSuchArchiveError
-from kafkeep.maintenance.gc import Fate, GcPlan, plan_gc, remove
+from kafkeep.maintenance.gc import GcPlan, OrphanAction, plan_gc, remove
 from kafkeep.maintenance.inventory import load_usage
 from kafkeep.maintenance.verify import verify
 from kafkeep.options.maintenance import DAY_MS
@@ -86,11 +86,11 @@ def test_what_other_objects_hold_is_removed(
     store.put_new(LEFT, b"12345", metadata)
     plan = look(store, clock)
     assert [(one.name, one.log, one.fate) for one in plan.left_overs] == [
-        (LEFT, "backup", Fate.REMOVE)
+        (LEFT, "backup", OrphanAction.REMOVE)
     ]
     done = remove(store, plan)
-    assert [one.fate for one in done.left_overs] == [Fate.REMOVED]
-    assert done.size_bytes(Fate.REMOVED) == 5
+    assert [one.fate for one in done.left_overs] == [OrphanAction.REMOVED]
+    assert done.size_bytes(OrphanAction.REMOVED) == 5
     assert verify(store, ["backup"]).findings == ()
     assert load_usage(store, ["backup"]).orphans == 0
     assert plan_gc(store).left_overs == ()
@@ -119,7 +119,7 @@ def test_what_may_still_be_named_or_is_needed_is_kept(
     plan = look(store, clock, 365 * DAY_MS)
     assert gone(store, plan) == []
     [one] = plan.left_overs
-    assert one.fate is Fate.KEEP and why in one.reason
+    assert one.fate is OrphanAction.KEEP and why in one.reason
 
 
 def test_what_kafkeep_did_not_write_is_counted_and_left_alone(
@@ -238,10 +238,10 @@ def test_uploads_that_nobody_finished_are_ended(store: MemoryStore, clock: Clock
     ours = ["topics/orders/partition=0/a", "topics/orders~2/day=1/b"]
     for key in (*ours, "topics/others/partition=0/c", "backup.tar"):
         store.create(key).write(b"x")
-    assert {one.fate for one in look(store, clock, 1).left_overs} == {Fate.KEEP}
+    assert {one.fate for one in look(store, clock, 1).left_overs} == {OrphanAction.KEEP}
     plan = look(store, clock)
     assert sorted(one.name for one in plan.left_overs) == ours
-    assert {(one.kind, one.fate) for one in plan.left_overs} == {("upload", Fate.REMOVE)}
+    assert {(one.kind, one.fate) for one in plan.left_overs} == {("upload", OrphanAction.REMOVE)}
     remove(store, plan)
     assert {upload.key for upload in store.uploads()}.isdisjoint(ours)
     assert len(store.uploads()) == 2
@@ -257,7 +257,7 @@ def test_a_denied_delete_is_reported_for_each_object(store: MemoryStore, clock: 
     store.put_new(LEFT, b"12345", claim(10, 20))
     store.__class__ = Locked
     done = remove(store, look(store, clock))
-    assert [(one.fate, one.reason) for one in done.left_overs] == [(Fate.REFUSED, "no")]
+    assert [(one.fate, one.reason) for one in done.left_overs] == [(OrphanAction.REFUSED, "no")]
 
 
 def test_without_a_log_or_with_a_damaged_one_nothing_is_removed(

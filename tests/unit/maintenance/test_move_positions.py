@@ -16,7 +16,7 @@ from tests.support.archive_builder import (
 )
 
 from kafkeep.archive.commit import Changes, Intent, PlannedRange
-from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange, PartitionId, Runs
+from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange, OffsetRuns, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import FencedError, UsageError
@@ -158,7 +158,7 @@ def build_sink(store: MemoryStore, *, known: bool = True) -> None:
         body = b"".join(b'{"n":%d}\n' % n for n in offsets)
         key = f"topics/orders/odd={parity}/orders+0+{offsets[0]:010d}.json"
         store.put_new(key, body)
-        runs = Runs.of([(n, n + 1) for n in offsets]) if known else NO_RUNS
+        runs = OffsetRuns.of([(n, n + 1) for n in offsets]) if known else NO_RUNS
         entries.append(
             Entry(
                 key=key, partition_id=PID, topic_id="t", range=OffsetRange(0, 20),

@@ -14,7 +14,7 @@ import pytest
 from tests.support.stored_sinks import PID, Stored, write_sink
 
 from kafkeep.archive.commit import Changes, Intent, PlannedRange, TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, Runs
+from kafkeep.archive.entry import Entry, OffsetRange, OffsetRuns
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import DamagedError, PreflightError
@@ -196,7 +196,7 @@ def test_another_number_of_rows_than_the_log_has_is_damage(kind: str) -> None:
     stored = write_sink(records(10), {"format.class": kind, "value.converter": "StringConverter"})
     (entry,) = stored.entries
     for count in (9, 11):
-        runs = Runs.of([(0, count)])
+        runs = OffsetRuns.of([(0, count)])
         wrong = replace(entry, records=count, range=OffsetRange(0, 20), runs=runs)
         with pytest.raises(DamagedError, match=f"the log says {count}|more than {count}"):
             rows(stored, [wrong])

@@ -29,7 +29,7 @@ from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_
 from kafkeep.restore.routing.plan import check_routing
 from kafkeep.restore.routing.routing import Routing, routing_of
 from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches
-from kafkeep.restore.selection import Times, whole_slices
+from kafkeep.restore.selection import TimeRange, whole_slices
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."
@@ -178,7 +178,7 @@ def test_a_filter_of_a_restore_sees_what_transforms_made() -> None:
 
 def test_groups_stand_before_the_same_record_where_others_were_dropped() -> None:
     stored, routing = segment(), Routing(changes=ChangeOptions.of(NO_BOTS))
-    plan = PartitionPlan(0, stored.entries, times=Times())
+    plan = PartitionPlan(0, stored.entries, times=TimeRange())
     asked = [0, 1, 8, 23, 100]
     found = count_records_before(
         stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, routing=routing

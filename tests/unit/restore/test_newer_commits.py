@@ -12,7 +12,7 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
-from kafkeep.restore.selection import Times
+from kafkeep.restore.selection import TimeRange
 from kafkeep.restore.source import newer_topics
 
 INFO = TopicInfo(
@@ -60,8 +60,8 @@ def test_a_topic_that_was_met_since_is_newer_if_it_is_asked_for() -> None:
         ({"ranges": (OffsetRange(0, 15),)}, ["new"]),
         ({"ranges": (OffsetRange(0, 10),)}, []),
         ({"ranges": ()}, []),
-        ({"times": Times(from_ms=5)}, ["new"]),
-        ({"times": Times(until_ms=5)}, []),
+        ({"times": TimeRange(from_ms=5)}, ["new"]),
+        ({"times": TimeRange(until_ms=5)}, []),
     ],
 )
 def test_what_was_not_asked_for_is_not_missed(picked: Any, expected: list[str]) -> None:

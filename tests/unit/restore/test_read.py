@@ -14,7 +14,7 @@ from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.restore.plan import plan_partition
 from kafkeep.restore.read import iter_slices
-from kafkeep.restore.selection import ALL_TIMES, Times
+from kafkeep.restore.selection import ALL_TIMES, TimeRange
 from kafkeep.store.memory import MemoryStore
 
 PARTITIONS, SEGMENTS, RECORDS = 3, 4, 2000
@@ -80,15 +80,15 @@ HUNDREDTH = ALL // 100
     [
         ((OffsetRange(3_333, 3_333 + HUNDREDTH),), ALL_TIMES),
         ((OffsetRange(RECORDS - 40, RECORDS + 40),), ALL_TIMES),  # over the edge of two objects
-        (None, Times(40_003, 40_003 + HUNDREDTH * 10)),
-        (None, Times(ALL * 10 - HUNDREDTH * 10, None)),
-        (None, Times(None, HUNDREDTH * 10)),
+        (None, TimeRange(40_003, 40_003 + HUNDREDTH * 10)),
+        (None, TimeRange(ALL * 10 - HUNDREDTH * 10, None)),
+        (None, TimeRange(None, HUNDREDTH * 10)),
     ],
 )
 def test_one_hundredth_costs_three_at_most(
     stored: tuple[Counting, list[list[Entry]]],
     ranges: tuple[OffsetRange, ...] | None,
-    times: Times,
+    times: TimeRange,
 ) -> None:
     store, partitions = stored
     everything = sum(entry.size_bytes for entries in partitions for entry in entries)

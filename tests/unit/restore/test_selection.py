@@ -15,7 +15,7 @@ from kafkeep.options.selection import (
     parse_partitions,
 )
 from kafkeep.restore.plan import plan_partition
-from kafkeep.restore.selection import ALL_TIMES, Times, select_slices, whole_slices
+from kafkeep.restore.selection import ALL_TIMES, TimeRange, select_slices, whole_slices
 
 
 def segment(start: int, *, times: list[tuple[int, int]] | None = None) -> Entry:
@@ -51,19 +51,19 @@ def test_offsets_take_the_frames_they_lie_in() -> None:
 
 
 def test_times_open_only_the_frames_at_their_edge() -> None:
-    slices = select_slices([segment(0)], None, Times(5, 25))
+    slices = select_slices([segment(0)], None, TimeRange(5, 25))
     assert shown(slices) == [
         (0, 10, True, 10, 100),
         (10, 20, False, 10, 100),
         (20, 30, True, 10, 100),
     ]
-    assert select_slices([segment(0)], None, Times(30, None)) == ()
-    assert [p.whole for p in select_slices([segment(0)], None, Times(0, 30))] == [True]
+    assert select_slices([segment(0)], None, TimeRange(30, None)) == ()
+    assert [p.whole for p in select_slices([segment(0)], None, TimeRange(0, 30))] == [True]
 
 
 def test_out_of_order_times_leave_out_only_frames_without_any() -> None:
     entry = segment(0, times=[(0, 50), (60, 70), (5, 55)])
-    assert [p[:3] for p in shown(select_slices([entry], None, Times(None, 10)))] == [
+    assert [p[:3] for p in shown(select_slices([entry], None, TimeRange(None, 10)))] == [
         (0, 10, True),
         (20, 30, True),
     ]
@@ -81,7 +81,7 @@ def test_rows_without_a_time_are_refused() -> None:
     fields = {name: getattr(segment(0), name) for name in Entry.__slots__}
     rows = Entry(**{**fields, "format": "json", "index": (), "converter": "JsonConverter"})
     with pytest.raises(PreflightError, match="does not hold the times"):
-        select_slices([rows], None, Times(5, None))
+        select_slices([rows], None, TimeRange(5, None))
 
 
 def test_texts_are_understood() -> None:

@@ -11,7 +11,7 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError
-from kafkeep.kafka.admin.admin import Right, TopicDescription
+from kafkeep.kafka.admin.admin import TopicDescription, TopicRight
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore import target_checks as tried
 from kafkeep.restore.document import Phase, RestoreDocument, Target
@@ -54,7 +54,7 @@ class Admin:
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the cluster tells: a week of retention, and all rights unless they are taken away."""
-    told: dict[str, Any] = {"rights": {"a": frozenset(Right)}}
+    told: dict[str, Any] = {"rights": {"a": frozenset(TopicRight)}}
     monkeypatch.setattr(tried, "topic_rights", lambda *_: told["rights"])
     week = {"retention.ms": str(7 * DAY_MS)}
     monkeypatch.setattr(tried, "topic_defaults", lambda *_: week)
@@ -100,15 +100,15 @@ def test_retention_that_is_suspended_or_deletes_is_reported() -> None:
 @pytest.mark.parametrize(
     ("rights", "exact", "expected"),
     [
-        (set(Right), True, []),
-        (set(Right) - {Right.DELETE}, False, []),
-        (set(Right) - {Right.DELETE}, True, [("fail", "Delete")]),
-        ({Right.READ}, False, [("fail", "Write, AlterConfigs, DescribeConfigs")]),
-        (set(Right) - {Right.READ}, False, [("warn", "may not read it")]),
+        (set(TopicRight), True, []),
+        (set(TopicRight) - {TopicRight.DELETE}, False, []),
+        (set(TopicRight) - {TopicRight.DELETE}, True, [("fail", "Delete")]),
+        ({TopicRight.READ}, False, [("fail", "Write, AlterConfigs, DescribeConfigs")]),
+        (set(TopicRight) - {TopicRight.READ}, False, [("warn", "may not read it")]),
     ],
 )
 def test_rights_on_a_topic_that_is_there_are_named(
-    cluster: dict[str, Any], rights: set[Right], exact: bool, expected: list[tuple[str, str]]
+    cluster: dict[str, Any], rights: set[TopicRight], exact: bool, expected: list[tuple[str, str]]
 ) -> None:
     cluster["rights"] = {"a": frozenset(rights)}
     found = checks(THERE, RestoreOptions(exact_offsets=exact))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.archive.object_store import Stray
+from kafkeep.archive.object_store import StrayFile
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.local import LocalStore
 
@@ -61,7 +61,7 @@ def test_a_link_to_a_file_outside_is_not_read(store: LocalStore, root: Path, out
             read("a/2")
     assert keys(store) == ["a/1"]
     assert list(store.strays("a/")) == [
-        Stray("a/2", "is a symbolic link, which kafkeep does not follow")
+        StrayFile("a/2", "is a symbolic link, which kafkeep does not follow")
     ]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.family import Family, TranslatedConfig
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, names, one_of, option, parse_group
@@ -165,7 +165,7 @@ _FIXED_KEYS = (
 )
 
 
-def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
+def _translate(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     given = {OLD_NAMES.get(key, key): text for key, text in texts.items()}
     options = parse_group(AivenOptions, given)
     wanted = {ours: given[theirs] for theirs, ours in PLAIN.items() if theirs in given}
@@ -192,7 +192,7 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
     instead |= {key: found.pop(key) for key in ("transforms",) if key in found}
     called = {ours: theirs for theirs, ours in PLAIN.items()}
     called |= {"object.name.template": "file.name.template", "flush.size": "file.max.records"}
-    return Meaning(texts=found, instead=instead, called=called)
+    return TranslatedConfig(texts=found, instead=instead, called=called)
 
 
 def _lines(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:

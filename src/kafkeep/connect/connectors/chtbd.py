@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafkeep.archive.names import connector_log
-from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.family import Family, TranslatedConfig
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_text, parsed_by
 from kafkeep.errors import UsageError
 from kafkeep.options.option import one_of, option, parse_group, positive
@@ -103,7 +103,7 @@ def compact_options(texts: Mapping[str, str]) -> CompactOptions | None:
     return parse_group(CompactOptions, texts) if is_pair else None
 
 
-def _whole_records(folder: str) -> Meaning:
+def _whole_records(folder: str) -> TranslatedConfig:
     given = {
         "format.class": "avro",
         "store.envelope": "true",
@@ -111,10 +111,10 @@ def _whole_records(folder: str) -> Meaning:
         "object.name.template": f"{{{{topic}}}}/{folder}{_NAME}",
         "value.converter": _BYTES,
     }
-    return Meaning(texts=given)
+    return TranslatedConfig(texts=given)
 
 
-def _backup(texts: Mapping[str, str], _name: str) -> Meaning:
+def _backup(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     days = texts.get(_DAYS, str(RETENTION_DAYS))
     whole = _whole_records("")
     return replace(
@@ -124,16 +124,16 @@ def _backup(texts: Mapping[str, str], _name: str) -> Meaning:
     )
 
 
-def _compact(_texts: Mapping[str, str], name: str) -> Meaning:
+def _compact(_texts: Mapping[str, str], name: str) -> TranslatedConfig:
     return _whole_records(f"{connector_log(name) if name.strip() else 'backup'}/")
 
 
-def _restore(texts: Mapping[str, str], _name: str) -> Meaning:
+def _restore(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     options = parse_group(ChTbdSourceOptions, texts)
     found = {"restore.into.non.empty": "true"}
     if options.instance_name_restore:
         found["restore.log"] = options.instance_name_restore
-    return Meaning(texts=found)
+    return TranslatedConfig(texts=found)
 
 
 SINK = Family(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafkeep.connect.connectors.family import Family, Meaning, interval_ms
+from kafkeep.connect.connectors.family import Family, TranslatedConfig, interval_ms
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
 from kafkeep.options.unlogged import GENERIC, TOPIC_REGEXES, parse_topic_regexes
@@ -140,7 +140,7 @@ def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def _source(texts: Mapping[str, str], _name: str) -> Meaning:
+def _source(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     wrong = _generic_mistakes(texts)
     try:
         options = parse_group(ConfluentSourceOptions, texts)
@@ -151,7 +151,7 @@ def _source(texts: Mapping[str, str], _name: str) -> Meaning:
     found = {"poll.interval.ms": str(options.s3_poll_interval_ms), "restore.into.non.empty": "true"}
     if options.behavior_on_error != "fail":
         found["restore.allow.missing"] = "true"
-    return Meaning(texts=found, called={"poll.interval.ms": "s3.poll.interval.ms"})
+    return TranslatedConfig(texts=found, called={"poll.interval.ms": "s3.poll.interval.ms"})
 
 
 SINK = Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2")

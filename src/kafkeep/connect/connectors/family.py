@@ -15,7 +15,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class TranslatedConfig:
     """A configuration translated into kafkeep's keys.
 
     ``texts`` are values for keys that are not given. ``called`` maps kafkeep's keys to the maker's,
@@ -44,8 +44,8 @@ class Meaning:
         }
 
 
-def _as_it_is(_texts: Mapping[str, str], _name: str) -> Meaning:
-    return Meaning()
+def _as_it_is(_texts: Mapping[str, str], _name: str) -> TranslatedConfig:
+    return TranslatedConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Family:
     """Options of a backup that the class takes under the same names."""
     below: tuple[str, ...] = ()
     """Prefixes of further keys of the family."""
-    translate: Callable[[Mapping[str, str], str], Meaning] = _as_it_is
+    translate: Callable[[Mapping[str, str], str], TranslatedConfig] = _as_it_is
     region: str | None = None
 
     def has_key(self, key: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.family import Family, TranslatedConfig
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
@@ -31,7 +31,7 @@ _OLD_FLUSH = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class KcqlStatement:
     """``INSERT INTO bucket:prefix SELECT * FROM topic …``; topic ``*`` means all topics."""
 
     bucket: str
@@ -42,7 +42,7 @@ class Statement:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_kcql(text: str) -> Statement:
+def parse_kcql(text: str) -> KcqlStatement:
     """Parse one statement; UsageError names what is not supported."""
     whole = text.strip().rstrip(";").strip()
     if ";" in re.sub(r"['`][^'`]*['`]", "", whole):
@@ -54,7 +54,7 @@ def parse_kcql(text: str) -> Statement:
     if selected.strip() != "*":
         raise UsageError(f"SELECT {selected.strip()} is not supported: use SELECT *")
     bucket, _, prefix = _bare(target).partition(":")
-    return Statement(
+    return KcqlStatement(
         bucket=bucket, prefix=prefix.strip("/"), topic=_bare(topic), **_clauses(rest or "")
     )
 
@@ -145,7 +145,7 @@ _PROPERTIES = (
 class LensesOptions:
     """What to write, and where."""
 
-    kcql: Statement = option(
+    kcql: KcqlStatement = option(
         KCQL,
         "Lenses: INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY fields] STOREAS "
         "`JSON|AVRO|PARQUET|TEXT|BYTES` PROPERTIES('flush.count'=…, 'flush.size'=…, "
@@ -241,7 +241,7 @@ _FIXED_KEYS = (
 )
 
 
-def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
+def _translate(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     options = parse_group(LensesOptions, texts)
     statement = options.kcql
     found = {ours: texts[theirs] for theirs, ours in PLAIN.items() if theirs in texts}
@@ -260,7 +260,7 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
         instead["value.converter"] = _BYTES
     called = {ours: theirs for theirs, ours in PLAIN.items()}
     called |= dict.fromkeys(_FROM_KCQL, KCQL)
-    return Meaning(texts=found, instead=instead, called=called)
+    return TranslatedConfig(texts=found, instead=instead, called=called)
 
 
 _FROM_KCQL = (
@@ -275,7 +275,7 @@ _FROM_KCQL = (
 )
 
 
-def _check(statement: Statement, texts: Mapping[str, str]) -> None:
+def _check(statement: KcqlStatement, texts: Mapping[str, str]) -> None:
     properties = statement.properties
     if others := [name for name in properties if name not in _PROPERTIES]:
         raise UsageError(f"the property {others[0]} is not supported")
@@ -295,7 +295,7 @@ def _check(statement: Statement, texts: Mapping[str, str]) -> None:
         raise UsageError("with topics.regex the statement must be FROM `*`")
 
 
-def _place(statement: Statement) -> dict[str, str]:
+def _place(statement: KcqlStatement) -> dict[str, str]:
     found = {"s3.bucket.name": statement.bucket, "topics.dir": statement.prefix}
     if not statement.partition_by:
         return found
@@ -305,7 +305,7 @@ def _place(statement: Statement) -> dict[str, str]:
     return {**found, "partitioner.class": "field", "partition.field.name": ",".join(fields)}
 
 
-def _flush(statement: Statement, options: LensesOptions) -> dict[str, str]:
+def _flush(statement: KcqlStatement, options: LensesOptions) -> dict[str, str]:
     properties = statement.properties
     count = _number("flush.count", properties.get("flush.count", "50000"))
     size = _number("flush.size", properties.get("flush.size", "500000000"))
@@ -320,7 +320,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _objects(statement: Statement, codec: str) -> dict[str, str]:
+def _objects(statement: KcqlStatement, codec: str) -> dict[str, str]:
     if statement.store_as not in _FORMATS:
         raise UsageError(
             f"STOREAS {statement.store_as} is not supported: use {', '.join(_FORMATS)}"
@@ -346,7 +346,7 @@ def _objects(statement: Statement, codec: str) -> dict[str, str]:
     return {**found, "object.name.template": _template(statement, extension)}
 
 
-def _template(statement: Statement, extension: str) -> str:
+def _template(statement: KcqlStatement, extension: str) -> str:
     """Return ``topic/partition/last_first_last``, or with fields ``path/topic(partition_last)``."""
     properties = statement.properties
     digits = _pad(properties.get("padding.length.offset", str(OFFSET_DIGITS)))

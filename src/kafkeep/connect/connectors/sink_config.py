@@ -20,7 +20,7 @@ from kafkeep.connect.connectors.config_reader import (
 )
 from kafkeep.connect.connectors.confluent import CONFLUENT
 from kafkeep.connect.connectors.families import OURS, find_family
-from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.family import Family, TranslatedConfig
 from kafkeep.connect.connectors.fixed_keys import FixedKey, fixed_key
 from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
 from kafkeep.connect.connectors.sink_keys import (
@@ -141,7 +141,7 @@ class _SinkReader(ConfigReader):
     def read(self) -> ConnectorConfig:
         self._family = self._find_family()
         meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
-        self._meaning = meaning or Meaning()
+        self._meaning = meaning or TranslatedConfig()
         self._texts = self._with_defaults(self._meaning.over(self._given))
         common = self._try(parse_group, ConnectorOptions, self._texts)
         compact = self._try(compact_options, self._given)

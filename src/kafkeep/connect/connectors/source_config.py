@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkeep.connect.connectors.config_reader import ConfigReader, to_texts
 from kafkeep.connect.connectors.families import OUR_SOURCE, find_family, matches
-from kafkeep.connect.connectors.family import Meaning
+from kafkeep.connect.connectors.family import TranslatedConfig
 from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
 from kafkeep.connect.connectors.source_keys import (
     PRODUCER,
@@ -155,7 +155,7 @@ class _SourceReader(ConfigReader):
         except UsageError as error:
             raise ConfigErrors({"connector.class": error.message}) from error
         meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
-        self._meaning = meaning or Meaning()
+        self._meaning = meaning or TranslatedConfig()
         texts = self._meaning.over(self._given)
         self._check_fixed_keys(lambda key: source_fixed_key(key, self._family))
         unknown = self._unknown()

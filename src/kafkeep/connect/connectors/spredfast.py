@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.connect.connectors.family import Family, Meaning, interval_ms
+from kafkeep.connect.connectors.family import Family, TranslatedConfig, interval_ms
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
@@ -165,13 +165,13 @@ _SOURCE_KEYS = (
 )
 
 
-def _sink(texts: Mapping[str, str], _name: str) -> Meaning:
+def _sink(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     place = parse_group(SpredfastPlace, texts)
     options = parse_group(SpredfastSinkOptions, texts)
     found = place.meaning()
     if options.format == "text":
         _check_text(options, texts)
-        return Meaning(
+        return TranslatedConfig(
             texts=found | _text(options),
             instead={"value.converter": _BYTES},
             called=CALLED,
@@ -179,7 +179,7 @@ def _sink(texts: Mapping[str, str], _name: str) -> Meaning:
         )
     _check_segments(options)
     note = "format=binary: the objects are kafkeep's segments, which Spredfast cannot read"
-    return Meaning(
+    return TranslatedConfig(
         texts=found,
         # Segments hold the bytes of Kafka: converters would only decode and encode them again.
         instead=dict.fromkeys(("key.converter", "value.converter", "header.converter")),
@@ -233,7 +233,7 @@ def _text(options: SpredfastSinkOptions) -> dict[str, str]:
     return found
 
 
-def _source(texts: Mapping[str, str], _name: str) -> Meaning:
+def _source(texts: Mapping[str, str], _name: str) -> TranslatedConfig:
     place = parse_group(SpredfastPlace, texts)
     options = parse_group(SpredfastSourceOptions, texts)
     found = {
@@ -251,7 +251,7 @@ def _source(texts: Mapping[str, str], _name: str) -> Meaning:
         raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name this topic"})
     chosen = ",".join(f"{name}:{renames.get(name, name)}" for name in topics or renames)
     instead: dict[str, str | None] = {"topics": chosen} if chosen else {}
-    return Meaning(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)
+    return TranslatedConfig(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)
 
 
 SINK = Family(

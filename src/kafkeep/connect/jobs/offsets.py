@@ -38,7 +38,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.maintenance.verify_trace import last_verified_ms
-from kafkeep.objects.unlogged.listing import NO_OFFSET, Names, UnloggedName
+from kafkeep.objects.unlogged.listing import NO_OFFSET, NameParser, UnloggedName
 from kafkeep.restore.follow import listing, log
 from kafkeep.restore.follow.listing import (
     LISTING_STATES,
@@ -327,7 +327,7 @@ def move_listing(
 ) -> dict[FolderPartition, LastObject]:
     """Return the positions after the named objects; RestError 400 for one that is not there."""
     assert config.unlogged is not None
-    store, names = open_store(config.archive, config.storage), Names(config.unlogged)
+    store, names = open_store(config.archive, config.storage), NameParser(config.unlogged)
     moved, continued = dict(positions), next_offsets(positions)
     for one in offsets:
         partition, offset = one.get("partition"), one.get("offset")

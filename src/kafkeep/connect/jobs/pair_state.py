@@ -32,7 +32,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Naming
+from kafkeep.archive.sequence import DocumentSequence, SequenceNaming
 from kafkeep.errors import UnknownOutcomeError
 
 RETIRE_TIMEOUT_MS = 300_000
@@ -198,7 +198,7 @@ class PairDocument:
         self._revisions = DocumentSequence(
             store=store,
             folder=f"{FOLDER}{id}/",
-            naming=Naming.NEWEST_FIRST,
+            naming=SequenceNaming.NEWEST_FIRST,
             max_bytes=MAX_BYTES,
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from kafkeep.archive.document import dump_with_checksum, parse_with_checksum, read_intact, reading
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Outcome
+from kafkeep.archive.sequence import CreateOutcome, DocumentSequence
 from kafkeep.connect.model import Json
 from kafkeep.connect.runs.run import Run
 from kafkeep.errors import (
@@ -84,7 +84,7 @@ class RunDocuments:
         revisions = self._revisions(run.id)
         body = dump_with_checksum({"version": VERSION, **run.to_json()})
         creation = revisions.create(run.revision, body, JOURNAL)
-        if creation.outcome is Outcome.UNKNOWN:
+        if creation.outcome is CreateOutcome.UNKNOWN:
             raise UnknownOutcomeError(
                 f"{revisions.key(run.revision)} was sent to {self._store.describe()}, and no "
                 "answer says whether it was stored",

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from kafkeep.archive.document import dump_with_checksum, parse_with_checksum, reading
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Outcome
+from kafkeep.archive.sequence import CreateOutcome, DocumentSequence
 from kafkeep.connect.model import RestError
 from kafkeep.connect.runs.asked import DUE, SCHEDULE
 from kafkeep.connect.runs.run import ACTIVE, Run, RunStage
@@ -193,7 +193,7 @@ class ScheduleBook:
         number = self._revision + 1
         document = {"version": VERSION, "schedules": [one.to_json() for one in schedules]}
         creation = self._documents.create(number, dump_with_checksum(document), JOURNAL)
-        if creation.outcome is Outcome.UNKNOWN:
+        if creation.outcome is CreateOutcome.UNKNOWN:
             raise UnknownOutcomeError(
                 "no answer says whether the schedules were stored",
                 hint="Look at the schedules, and send the request again if they have not changed.",

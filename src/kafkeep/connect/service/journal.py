@@ -30,7 +30,7 @@ from typing import Any
 
 from kafkeep.archive.document import dump_with_checksum, parse_with_checksum, read_intact, reading
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import DocumentSequence, Outcome
+from kafkeep.archive.sequence import CreateOutcome, DocumentSequence
 from kafkeep.connect.model import RestError
 from kafkeep.connect.service.state import (
     STATE_VERSION,
@@ -238,7 +238,7 @@ class Journal:
         if len(body) > MAX_BYTES:
             raise RestError(413, f"The configuration has more than {MAX_BYTES} bytes")
         creation = self._changes.create(number, body, JOURNAL, sleep=self._sleep, place="journal")
-        if creation.outcome is Outcome.UNKNOWN:
+        if creation.outcome is CreateOutcome.UNKNOWN:
             raise self._unknown(self._changes.key(number)) from creation.failure
         if not creation.is_ours:
             return False

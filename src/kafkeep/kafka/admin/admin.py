@@ -216,7 +216,7 @@ def _wait(retries: Retries, otherwise: str) -> None:
     time.sleep(wait_s)
 
 
-class Right(IntEnum):
+class TopicRight(IntEnum):
     """An operation on a topic, by Kafka's number; the name is that of ACLs."""
 
     READ = 3
@@ -231,7 +231,7 @@ class Right(IntEnum):
         return "".join(word.title() for word in self.name.split("_"))
 
 
-def topic_rights(admin: Admin, names: Collection[str]) -> dict[str, frozenset[Right]]:
+def topic_rights(admin: Admin, names: Collection[str]) -> dict[str, frozenset[TopicRight]]:
     """Return the operations that this user may do on each topic; unreported topics are missing.
 
     Brokers before 2.3 report nothing.
@@ -250,7 +250,7 @@ def topic_rights(admin: Admin, names: Collection[str]) -> dict[str, frozenset[Ri
 
     answer = admin.wire.call(admin.routes.any_broker, make, lambda _: [])
     return {
-        topic.name: frozenset(right for right in Right if right in topic.authorized_operations)
+        topic.name: frozenset(right for right in TopicRight if right in topic.authorized_operations)
         for topic in answer.topics
         if not topic.error_code and topic.authorized_operations is not None
     }

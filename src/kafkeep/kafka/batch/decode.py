@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.unpack import (
     HEADERS,
     KEY_BYTES,
     VALUE_BYTES,
-    Walked,
+    RecordFields,
     iter_unpacked,
     walk_records,
 )
@@ -142,7 +142,7 @@ def _numbers(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def to_arrow(records: Walked) -> pa.RecordBatch:
+def to_arrow(records: RecordFields) -> pa.RecordBatch:
     """Return all records as an Arrow batch in ``RECORD_SCHEMA``.
 
     OverflowError when a column has 2 GiB or more: pass fewer batches at a time.

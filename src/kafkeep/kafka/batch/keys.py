@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.kafka.batch.unpack import RecordFields
 from kafkeep.numba_setup import Bytes, Int64s, inlined, kernel, read_varint
 from kafkeep.options.restore import Condition
 
@@ -66,7 +66,7 @@ def _match_headers(  # noqa: PLR0917
         out[i] = found
 
 
-def matching(records: Walked, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
+def matching(records: RecordFields, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
     """Return for each record whether all conditions hold. ``walk_records`` checked the lengths."""
     kept = np.ones(len(records), dtype=np.bool_)
     for condition in conditions:
@@ -74,7 +74,7 @@ def matching(records: Walked, conditions: Sequence[Condition]) -> NDArray[np.boo
     return kept
 
 
-def _match(records: Walked, condition: Condition) -> NDArray[np.bool_]:
+def _match(records: RecordFields, condition: Condition) -> NDArray[np.bool_]:
     found = np.empty(len(records), dtype=np.bool_)
     how = _ANY if condition.value is None else _BEGINS if condition.begins else _EQUALS
     wanted = _bytes(condition.value or b"")
@@ -140,7 +140,7 @@ def _deal(  # noqa: PLR0917
     return turn
 
 
-def deal(records: Walked, partitions: int, turn: int) -> tuple[Int64s, int]:
+def deal(records: RecordFields, partitions: int, turn: int) -> tuple[Int64s, int]:
     """Return the partition of each record: by its key, or round-robin without a key.
 
     Also return the partition of the next record without a key.

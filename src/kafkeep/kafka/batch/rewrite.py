@@ -16,7 +16,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES, compress
 from kafkeep.kafka.batch.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType, crc32c
 from kafkeep.kafka.batch.scan import Batches
-from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
+from kafkeep.kafka.batch.unpack import RecordFields, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, copy_bytes, kernel, varlong_size, write_varlong
 
 TARGET_BYTES = 1 << 20
@@ -103,7 +103,7 @@ class _Regrouping:
         self.target = target
         self.largest = largest
         self.limit = limit
-        self.merger = Merger(target, largest)
+        self.merger = BatchMerger(target, largest)
 
     def add(self, chunk: Batches) -> Iterator[ReadyBatch]:
         batches = self._skip_whole(self._wanted(chunk))
@@ -201,7 +201,7 @@ def _append(  # noqa: PLR0917
     return i, needed
 
 
-class Merger:
+class BatchMerger:
     """A batch that is being built, with one codec and at most ``target`` bytes uncompressed."""
 
     def __init__(self, target: int, largest: int) -> None:
@@ -226,7 +226,7 @@ class Merger:
         self._room = max(min(self._target, self._largest - spare), HEADER_BYTES)
         self._out = np.empty(self._room, dtype=np.uint8)
 
-    def add(self, records: Walked) -> Iterator[ReadyBatch]:
+    def add(self, records: RecordFields) -> Iterator[ReadyBatch]:
         """Add the records; yield each batch that is full."""
         first = 0
         while first < len(records):
@@ -240,7 +240,7 @@ class Merger:
                 yield from self.flush()
             first = left
 
-    def _append(self, records: Walked, first: int) -> tuple[int, int]:
+    def _append(self, records: RecordFields, first: int) -> tuple[int, int]:
         return _append(
             self._out,
             self._state,

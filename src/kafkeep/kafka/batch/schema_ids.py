@@ -16,7 +16,7 @@ from kafkeep.kafka.batch.compression import compress
 from kafkeep.kafka.batch.layout import CODEC_MASK, HEADER_BYTES
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
+from kafkeep.kafka.batch.unpack import RecordFields, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, kernel, read_varint, view_bytes
 
 REWRITTEN, UNKNOWN, PLAIN = range(3)
@@ -58,8 +58,8 @@ class IdRewriter:
             yield self._batch(batch, source)
 
     def rows(
-        self, rows: Iterator[tuple[Walked, int]], source: Hashable
-    ) -> Iterator[tuple[Walked, int]]:
+        self, rows: Iterator[tuple[RecordFields, int]], source: Hashable
+    ) -> Iterator[tuple[RecordFields, int]]:
         """Yield the records of one source with new ids; None if they are counted elsewhere."""
         for records, codec in rows:
             yield self._records(records, source), codec
@@ -74,7 +74,7 @@ class IdRewriter:
             "plain": keys[PLAIN] + values[PLAIN],
         }
 
-    def _records(self, rows: Walked, source: Hashable) -> Walked:
+    def _records(self, rows: RecordFields, source: Hashable) -> RecordFields:
         if not len(rows):
             return rows
         start, end = int(rows.fields.min()), int(rows.ends.max())
@@ -97,7 +97,9 @@ class IdRewriter:
             return batch
         return replace(batch, body=_packed(batch.body, buffer))
 
-    def _rewrite(self, buffer: Bytes, rows: Walked, offsets: Int64s, source: Hashable) -> bool:
+    def _rewrite(
+        self, buffer: Bytes, rows: RecordFields, offsets: Int64s, source: Hashable
+    ) -> bool:
         """Replace ids in ``buffer``, which holds the rows; return whether any changed."""
         seen = _ALL if source is None else self._seen.get(source, -1)
         changed = _put_ids(

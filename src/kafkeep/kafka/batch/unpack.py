@@ -43,7 +43,7 @@ KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walked:
+class RecordFields:
     """Records in order: row i has its fields at ``buffer[fields[i] : ends[i]]``.
 
     The fields are key, value and headers in wire format, with all lengths checked. Timestamps are
@@ -61,9 +61,9 @@ class Walked:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def select(self, which: slice | NDArray[np.bool_] | Int64s) -> Walked:
+    def select(self, which: slice | NDArray[np.bool_] | Int64s) -> RecordFields:
         """Return some of the records, by slice, mask or indexes; ``totals`` remain those of all."""
-        return Walked(
+        return RecordFields(
             self.buffer,
             self.offsets[which],
             self.timestamps[which],
@@ -177,7 +177,7 @@ def _walk(  # noqa: PLR0911, PLR0917
     return found, OK, 0, 0
 
 
-def walk_records(part: Unpacked, range: OffsetRange | None = None) -> Walked:
+def walk_records(part: UnpackedBatches, range: OffsetRange | None = None) -> RecordFields:
     """Find the records of ``part`` inside ``range``; DamagedError when they cannot be read."""
     batches = part.batches
     headers = np.stack(
@@ -206,14 +206,16 @@ def walk_records(part: Unpacked, range: OffsetRange | None = None) -> Walked:
     if code != OK:
         raise damaged(code, int(at), int(batches.base_offsets[i]))
     columns = out[:, :found]
-    return Walked(part.buffer, columns[0], columns[1], columns[2], columns[3], columns[4], totals)
+    return RecordFields(
+        part.buffer, columns[0], columns[1], columns[2], columns[3], columns[4], totals
+    )
 
 
 AREA_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unpacked:
+class UnpackedBatches:
     """Consecutive batches, and the positions of their uncompressed records in ``buffer``.
 
     Row i of ``batches`` has ``counts[i]`` records at ``buffer[starts[i] : ends[i]]``; control
@@ -233,7 +235,7 @@ def iter_unpacked(
     *,
     max_bytes: int = AREA_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
-) -> Iterator[Unpacked]:
+) -> Iterator[UnpackedBatches]:
     """Decompress batches in order, at most ``max_bytes`` of records at a time or one batch.
 
     DamagedError for a batch that decompresses to more than ``limit_bytes``. Uncompressed batches
@@ -254,7 +256,7 @@ def iter_unpacked(
 
 def _iter_plain(
     batches: Batches, counts: Int64s, first: int, last: int, max_bytes: int
-) -> Iterator[Unpacked]:
+) -> Iterator[UnpackedBatches]:
     filled = np.cumsum(batches.sizes[first:last])
     done = 0
     i = first
@@ -264,14 +266,14 @@ def _iter_plain(
         part = batches.select(slice(i, j))
         starts = part.positions + HEADER_BYTES
         ends = part.positions + part.sizes
-        yield Unpacked(i, part, batches.buffer, starts, ends, counts[i:j])
+        yield UnpackedBatches(i, part, batches.buffer, starts, ends, counts[i:j])
         done = int(filled[j - first - 1])
         i = j
 
 
 def _iter_packed(  # noqa: PLR0917
     batches: Batches, counts: Int64s, first: int, last: int, max_bytes: int, limit_bytes: int
-) -> Iterator[Unpacked]:
+) -> Iterator[UnpackedBatches]:
     parts: list[Bytes] = []
     filled = 0
     start = first
@@ -301,11 +303,11 @@ def _unpack_one(batches: Batches, i: int, count: int, limit_bytes: int) -> Bytes
     return part
 
 
-def _join(batches: Batches, counts: Int64s, first: int, parts: list[Bytes]) -> Unpacked:
+def _join(batches: Batches, counts: Int64s, first: int, parts: list[Bytes]) -> UnpackedBatches:
     last = first + len(parts)
     ends = np.cumsum(np.array([len(part) for part in parts], dtype=np.int64))
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
     buffer = parts[0] if len(parts) == 1 else view_bytes(np.concatenate(parts))
-    return Unpacked(
+    return UnpackedBatches(
         first, batches.select(slice(first, last)), buffer, starts, ends, counts[first:last]
     )

@@ -75,7 +75,7 @@ class FetchError:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchWanted:
+class FetchPosition:
     """The offset in one partition to fetch from.
 
     With a ``topic_id`` (Kafka's 22 characters), records of a re-created topic are never returned;
@@ -93,7 +93,7 @@ class FetchWanted:
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchResult:
     """One partition's answer.
 
     ``records`` may begin with a batch that starts before the requested offset and end with a
@@ -125,17 +125,17 @@ class Fetch:
     """One call of ``Wire.fetch``; runs on the loop until each partition has an answer."""
 
     def __init__(
-        self, link: Link, metadata: Metadata, wanted: Sequence[FetchWanted], limits: FetchLimits
+        self, link: Link, metadata: Metadata, wanted: Sequence[FetchPosition], limits: FetchLimits
     ) -> None:
         self._link = link
         self._metadata = metadata
         self._wanted = wanted
         self._limits = limits
-        self._done: dict[int, Fetched] = {}
+        self._done: dict[int, FetchResult] = {}
         self._began = time.monotonic()
         self._last: KafkeepError | None = None
 
-    async def run(self) -> list[Fetched]:
+    async def run(self) -> list[FetchResult]:
         """Return the answers in the order of the request."""
         await self._link.connect()
         retries = KAFKA.begin(self._limits.deadline)
@@ -149,7 +149,7 @@ class Fetch:
                 raise self._gave_up(missing)
             await self._link.net.sleep(wait_s)
 
-    def _gave_up(self, missing: list[FetchWanted]) -> KafkeepError:
+    def _gave_up(self, missing: list[FetchPosition]) -> KafkeepError:
         seconds = time.monotonic() - self._began
         names = ", ".join(str(wanted) for wanted in missing[:5])
         reason = f": {self._last.message}" if self._last else ""
@@ -278,7 +278,7 @@ class Fetch:
             self._fail(i, part.error_code, log_start=part.log_start_offset)
             return
         aborted = part.aborted_transactions or ()
-        self._done[i] = Fetched(
+        self._done[i] = FetchResult(
             wanted.topic,
             wanted.partition,
             records=part.records if part.records is not None else b"",
@@ -298,4 +298,4 @@ class Fetch:
         elif code in DENIED:
             kind = FetchErrorKind.ACCESS_DENIED
         error = FetchError(kind, code, f"{wanted} at offset {wanted.offset}")
-        self._done[i] = Fetched(wanted.topic, wanted.partition, error, log_start=log_start)
+        self._done[i] = FetchResult(wanted.topic, wanted.partition, error, log_start=log_start)

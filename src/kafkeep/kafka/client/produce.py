@@ -32,7 +32,7 @@ from kafkeep.kafka.client.metadata import (
     format_topic_id,
     parse_topic_id,
 )
-from kafkeep.kafka.client.transport import Pieces
+from kafkeep.kafka.client.transport import RequestSlices
 from kafkeep.retry import KAFKA
 
 FIRST_WITH_IDS = 13
@@ -47,7 +47,7 @@ class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
 
     def encode(
         self, version: int | None = None, header: bool = False, framed: bool = False
-    ) -> bytearray | Pieces:
+    ) -> bytearray | RequestSlices:
         """Return the encoded request; the batches must not change until it is answered."""
         if not (header and framed) or self.API_VERSION < _FIRST_FLEXIBLE:
             encoded: bytearray = super().encode(version, header, framed)
@@ -56,8 +56,8 @@ class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
         pieces[0] = struct.pack(">i", sum(map(len, pieces))) + pieces[0]
         return pieces
 
-    def _pieces(self, header: bytes) -> Pieces:
-        pieces, between = Pieces(), bytearray(header + _NO_TRANSACTION)
+    def _pieces(self, header: bytes) -> RequestSlices:
+        pieces, between = RequestSlices(), bytearray(header + _NO_TRANSACTION)
         between += struct.pack(">hi", self.acks, self.timeout_ms) + _count(self.topic_data)
         for topic in self.topic_data:
             between += self._name(topic) + _count(topic.partition_data)
@@ -95,7 +95,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProduceResult:
     """One partition's answer: ``base_offset`` when ``error_code`` is 0, else Kafka's code."""
 
     error_code: int
@@ -126,9 +126,9 @@ class Produce:
         self._topic_ids = topic_ids
         self._timeout_ms = timeout_ms
         self._deadline = time.monotonic() + timeout_ms / 1000
-        self._answers: dict[TopicPartition, Produced] = {}
+        self._answers: dict[TopicPartition, ProduceResult] = {}
 
-    async def run(self) -> dict[TopicPartition, Produced]:
+    async def run(self) -> dict[TopicPartition, ProduceResult]:
         """Return the answer of each partition; UnknownOutcomeError when a request got none."""
         await self._link.connect()
         topics, by_leader = await self._leaders()
@@ -213,7 +213,7 @@ class Produce:
             for part in topic.partition_responses:
                 if part.error_code in STALE_METADATA:
                     self._metadata.stale([name])
-                self._answers[name, part.index] = Produced(
+                self._answers[name, part.index] = ProduceResult(
                     part.error_code, part.base_offset, part.error_message
                 )
 

@@ -36,7 +36,7 @@ class NotKafkaError(KafkaConnectionError):  # type: ignore[misc]
     """The first bytes of an answer are not a length that Kafka would send."""
 
 
-class Pieces(list[bytes | bytearray | memoryview]):
+class RequestSlices(list[bytes | bytearray | memoryview]):
     """The slices of a request, to be sent in order without copying."""
 
 
@@ -79,9 +79,9 @@ class _Framed:
     _target: memoryview
     _filled = 0
 
-    def write(self, data: bytes | bytearray | Pieces) -> None:
+    def write(self, data: bytes | bytearray | RequestSlices) -> None:
         """Queue ``data`` as views: TLS sends 16 KiB at a time and slices the rest."""
-        pieces = data if isinstance(data, Pieces) else [data]
+        pieces = data if isinstance(data, RequestSlices) else [data]
         self.writelines([memoryview(piece) for piece in pieces])
 
     async def _read_from_sock(self) -> None:
@@ -133,12 +133,12 @@ class _Framed:
         return True
 
 
-def take_requests(parser: Any) -> Pieces:
+def take_requests(parser: Any) -> RequestSlices:
     """Return all requests that are queued in a parser, without joining them."""
     waiting, parser.bytes_to_send = parser.bytes_to_send, []
-    pieces = Pieces()
+    pieces = RequestSlices()
     for request in waiting:
-        pieces += request if isinstance(request, Pieces) else [request]
+        pieces += request if isinstance(request, RequestSlices) else [request]
     return pieces
 
 

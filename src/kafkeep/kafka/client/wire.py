@@ -19,26 +19,26 @@ from kafkeep.kafka.client.connection import Link
 from kafkeep.kafka.client.errors import connection_failure
 from kafkeep.kafka.client.fetch import (
     Fetch,
-    Fetched,
     FetchError,
     FetchErrorKind,
     FetchLimits,
-    FetchWanted,
+    FetchPosition,
+    FetchResult,
     Isolation,
 )
 from kafkeep.kafka.client.metadata import Metadata
-from kafkeep.kafka.client.produce import Batch, Produce, Produced
+from kafkeep.kafka.client.produce import Batch, Produce, ProduceResult
 from kafkeep.kafka.client.transport import call_back
 from kafkeep.options.kafka import KafkaOptions
 
 __all__ = [
     "FetchError",
     "FetchErrorKind",
-    "FetchWanted",
-    "Fetched",
+    "FetchPosition",
+    "FetchResult",
     "Isolation",
     "Pending",
-    "Produced",
+    "ProduceResult",
     "Wire",
     "wire_for",
 ]
@@ -92,14 +92,14 @@ class Wire:
 
     def fetch(
         self,
-        wanted: Sequence[FetchWanted],
+        wanted: Sequence[FetchPosition],
         *,
         max_bytes: int,
         isolation: Isolation = Isolation.READ_COMMITTED,
         wait_ms: int = 500,
         min_bytes: int = 1,
         deadline_ms: int = DEFAULT_DEADLINE_MS,
-    ) -> Pending[list[Fetched]]:
+    ) -> Pending[list[FetchResult]]:
         """Fetch record batches from the leaders; one answer per requested partition, in order.
 
         Moved leaders, lost connections and throttling are retried until the deadline, then
@@ -116,7 +116,7 @@ class Wire:
         *,
         timeout_ms: int = 30_000,
         topic_ids: Mapping[str, str] | None = None,
-    ) -> Pending[dict[tuple[str, int], Produced]]:
+    ) -> Pending[dict[tuple[str, int], ProduceResult]]:
         """Send one batch per partition and wait for all in-sync replicas.
 
         Sent once; Kafka's error codes are returned. UnknownOutcomeError when the connection is lost

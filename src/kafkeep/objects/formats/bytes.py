@@ -18,7 +18,12 @@ import pyarrow.compute as pc
 
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.numba_setup import Bytes, Int64s, view_bytes
-from kafkeep.objects.formats.compress import BLOCK_BYTES, SUFFIXES, Blocks, open_decompressed
+from kafkeep.objects.formats.compress import (
+    BLOCK_BYTES,
+    SUFFIXES,
+    BlockCompressor,
+    open_decompressed,
+)
 from kafkeep.options.sink.formats import FormatOptions
 from kafkeep.records.arrow import binary_of_buffers, gather, join_with
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind, Schema
@@ -133,7 +138,7 @@ class SeparatedEncoder:
         may_fail: bool = False,
     ) -> None:
         self.buffered_bytes = 0
-        self._blocks = Blocks(options.s3_compression_type, options.s3_compression_level)
+        self._blocks = BlockCompressor(options.s3_compression_type, options.s3_compression_level)
         self._separator = separator
         self._texts = texts
         self._may_fail = may_fail

@@ -101,7 +101,7 @@ def compress_block(data: Any, kind: Compression, level: int = -1) -> bytes:
     return _WRITERS[kind](data, level)
 
 
-class Blocks:
+class BlockCompressor:
     """Turns raw bytes into complete blocks, for the encoders of JSON and bytes."""
 
     def __init__(self, kind: Compression, level: int = -1) -> None:

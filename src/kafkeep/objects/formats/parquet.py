@@ -28,9 +28,9 @@ from kafkeep.objects.formats.parquet_footer import replace_schema
 from kafkeep.objects.formats.parquet_json import InferredType, JsonTables, rebuild
 from kafkeep.objects.formats.parquet_tables import (
     JSON_COLUMNS,
-    Layout,
     RecordTables,
-    Tables,
+    StructColumns,
+    TableBuilder,
     TypedTables,
     is_wrapped,
     read_schema,
@@ -84,7 +84,7 @@ class ParquetFormat:
         rules = ColumnRules(
             self.options.enhanced_avro_schema_support, self.options.allow_optional_map_keys
         )
-        tables = TypedTables(schema, Layout(struct, rules), avro)
+        tables = TypedTables(schema, StructColumns(struct, rules), avro)
         return _FileWriter(tables, arrow_type(schema), codec)
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
@@ -101,7 +101,7 @@ class ParquetEncoder:
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._filled_bytes = 0
-        """The size of the open row group, as ``Tables.ends`` counts it."""
+        """The size of the open row group, as ``TableBuilder.ends`` counts it."""
         self.buffered_bytes = 0
         """The memory of the buffered rows. For small rows it is a multiple of their size."""
 
@@ -200,7 +200,7 @@ class _Sink:
 class _FileWriter:
     """Writes a file with Arrow, each row group from one table."""
 
-    def __init__(self, tables: Tables, kind: pa.DataType, codec: str) -> None:
+    def __init__(self, tables: TableBuilder, kind: pa.DataType, codec: str) -> None:
         self._tables = tables
         self._kind = kind
         self._codec = codec
@@ -365,7 +365,7 @@ def _iter_typed(
     source: BinaryIO, file: pq.ParquetFile, metadata: dict[bytes, bytes]
 ) -> Iterator[Column]:
     schema = read_schema(file.schema_arrow, metadata)
-    layout = Layout(schema)
+    layout = StructColumns(schema)
     for batch in _iter_batches(source, file):
         rows = layout.from_batch(batch)
         rows.validate(full=True)  # the first check that strings are UTF-8
@@ -375,9 +375,9 @@ def _iter_typed(
             yield Column(schema, rows)
 
 
-def _iter_json(source: BinaryIO, file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
+def _iter_json(source: BinaryIO, file: pq.ParquetFile, stored: bytes) -> Iterator[Column]:
     try:
-        what = orjson.loads(told)
+        what = orjson.loads(stored)
         columns = what["columns"]
         inferred = None if columns is None else InferredType.from_json(columns)
         texts_column: str = what["texts"]

@@ -269,8 +269,8 @@ class SchemaNode:
         return listed([node._element() for node in self.iter_nodes()])
 
     def _element(self) -> ThriftValue:
-        told = self.annotation
-        digits = None if told is None else told.digits
+        annotation = self.annotation
+        digits = None if annotation is None else annotation.digits
         return struct(
             {
                 1: None if self.physical is None else i32(self.physical),
@@ -278,10 +278,10 @@ class SchemaNode:
                 3: None if self.repetition is None else i32(self.repetition),
                 4: text(self.name),
                 5: i32(len(self.children)) if self.children else None,
-                6: None if told is None else i32(told.converted),
+                6: None if annotation is None else i32(annotation.converted),
                 7: None if digits is None else i32(digits[1]),
                 8: None if digits is None else i32(digits[0]),
-                10: None if told is None else told.logical,
+                10: None if annotation is None else annotation.logical,
             }
         )
 

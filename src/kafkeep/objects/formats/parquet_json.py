@@ -71,9 +71,9 @@ class InferredType:
         return [self.kind, items, [[n, t.to_json(), always] for n, t, always in self.members]]
 
     @classmethod
-    def from_json(cls, told: Any) -> InferredType:
+    def from_json(cls, stored: Any) -> InferredType:
         """Return the type that ``to_json`` wrote."""
-        kind, items, members = told
+        kind, items, members = stored
         return cls(
             kind,
             None if items is None else cls.from_json(items),
@@ -284,8 +284,8 @@ class JsonTables:
 
     def metadata(self) -> dict[bytes, bytes]:
         """See Tables."""
-        told = None if self._inferred is None else self._inferred.to_json()
-        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+        inferred = None if self._inferred is None else self._inferred.to_json()
+        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": inferred})}
 
     def writer_options(self) -> dict[str, Any]:
         """See Tables."""

@@ -66,7 +66,7 @@ def is_wrapped(schema: Schema) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StructColumns:
     """The columns of a struct. Converts rows to columns and back."""
 
     struct: Schema
@@ -168,7 +168,7 @@ def _schema_of(field: pa.Field) -> Schema:
     return Schema(kind=_KINDS[kind], optional=optional)
 
 
-class Tables(Protocol):
+class TableBuilder(Protocol):
     """Converts rows to tables. The schema is known after the first table."""
 
     group_bytes: int
@@ -198,7 +198,7 @@ class TypedTables:
 
     group_bytes = GROUP_BYTES
 
-    def __init__(self, schema: Schema, layout: Layout, avro: Avro) -> None:
+    def __init__(self, schema: Schema, layout: StructColumns, avro: Avro) -> None:
         self._struct = layout.struct
         self._wrapped = layout.struct is not schema
         self._avro = dump_avro(avro)

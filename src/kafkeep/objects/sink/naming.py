@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ObjectOrigin:
     """The properties that all objects of one planned range share."""
 
     log_name: str
@@ -49,7 +49,11 @@ class Origin:
 
 
 def store_object(
-    store: ObjectStore, origin: Origin, done: FinishedObject, window: OffsetRange, entry: Entry
+    store: ObjectStore,
+    origin: ObjectOrigin,
+    done: FinishedObject,
+    window: OffsetRange,
+    entry: Entry,
 ) -> Entry:
     """Create or adopt an object. Return ``entry`` with the object's key."""
     metadata = {

@@ -1,6 +1,6 @@
 """One open file of a window: encodes rows into an object of values. Runs in tasks.
 
-If the options ask for it, the file has separate objects for keys and headers (``Views``).
+If the options ask for it, the file has separate objects for keys and headers (``ViewFormats``).
 
 ``MemoryTrimmer`` returns freed memory to the system. Workers normally keep freed memory, because
 allocating it again is expensive (``spark.jvm.WORKER_MEMORY``). Over time the free fragments add up
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.archive.entry import NO_RUNS, Runs
+from kafkeep.archive.entry import NO_RUNS, OffsetRuns
 from kafkeep.objects.formats.envelope import to_envelope
 from kafkeep.objects.formats.format import Encoder, Format
 from kafkeep.objects.formats.open import open_format
@@ -66,7 +66,7 @@ def _first_bytes() -> int:
     return resident_bytes()
 
 
-class Views:
+class ViewFormats:
     """The formats of a sink's objects: one each for values, keys and headers."""
 
     def __init__(self, sink: SinkOptions) -> None:
@@ -187,7 +187,7 @@ class FileLocation:
 
 
 @dataclass(slots=True)
-class Part:
+class OpenObject:
     """One object of an open file: its values, keys or headers."""
 
     encoder: Encoder
@@ -226,20 +226,20 @@ class FinishedObject:
     sha256: str
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> OffsetRuns:
         """The offsets of its rows as runs; empty when there are too many runs."""
         edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
         if len(edges) >= MAX_RUNS:
             return NO_RUNS
         firsts = self.offsets[np.concatenate([[0], edges])]
         lasts = self.offsets[np.concatenate([edges - 1, [len(self.offsets) - 1]])]
-        return Runs.of(np.stack([firsts, lasts + 1], axis=1))
+        return OffsetRuns.of(np.stack([firsts, lasts + 1], axis=1))
 
 
 class OpenFile:
     """One open file: an object of values, and optional objects of keys and headers."""
 
-    def __init__(self, views: Views, place: FileLocation, spill: Spill) -> None:
+    def __init__(self, views: ViewFormats, place: FileLocation, spill: Spill) -> None:
         self._views = views
         self._place = place
         self._spill = spill
@@ -249,10 +249,10 @@ class OpenFile:
         self._nulls: dict[str, int] = {}
         """For each view, the number of nulls before the first row that has a schema."""
         self._null_schema: Schema | None = None
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, OpenObject] = {}
         self._names = [v for v in views.formats if not (place.tombstones and v == "value")]
 
-    def prepare(self, rows: Rows) -> dict[str, tuple[Part, Column]]:
+    def prepare(self, rows: Rows) -> dict[str, tuple[OpenObject, Column]]:
         """Return the column for each object. Raise RecordError when an object refuses a row."""
         found = {}
         for view in self._names:
@@ -278,8 +278,8 @@ class OpenFile:
         part = self.parts.get("keys")
         return part is None or part.schema is None or part.schema.optional
 
-    def _begin(self, view: str, schema: Schema | None) -> Part:
-        return Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
+    def _begin(self, view: str, schema: Schema | None) -> OpenObject:
+        return OpenObject(self._views.formats[view].encoder(schema), schema, Body(self._spill))
 
     def take(self, prepared: PreparedRows, weight: int) -> None:
         """Add prepared rows. ``weight`` is their size in Kafka."""
@@ -296,7 +296,7 @@ class OpenFile:
             self._take_nulls(view, part)
             part.take(part.encoder.add(column))
 
-    def _take_nulls(self, view: str, part: Part) -> None:
+    def _take_nulls(self, view: str, part: OpenObject) -> None:
         """Add an object to the file if it is new, and write the nulls that preceded its rows."""
         self.parts[view] = part
         if count := self._nulls.pop(view, 0):
@@ -340,4 +340,4 @@ class PreparedRows:
     place: FileLocation
     file: OpenFile
     rows: Rows
-    columns: Mapping[str, tuple[Part, Column]]
+    columns: Mapping[str, tuple[OpenObject, Column]]

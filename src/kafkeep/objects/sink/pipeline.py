@@ -23,7 +23,7 @@ from kafkeep.records.arrow import view_numbers, view_valid
 from kafkeep.records.converters.converter import ConvertedRange, Converter, Result, iter_aligned
 from kafkeep.records.converters.open import open_converter
 from kafkeep.records.converters.sinetstream import fill_times
-from kafkeep.records.partitioners.partitioners import Placed, open_partitioner
+from kafkeep.records.partitioners.partitioners import RowDirectories, open_partitioner
 from kafkeep.records.rows import Rows, weigh_records
 from kafkeep.records.schema import OPTIONAL_BYTES, Column
 from kafkeep.records.transforms.chain import open_chain
@@ -59,7 +59,7 @@ class PlacedRows:
     """Rows to write, with the directory and the Kafka size of each."""
 
     rows: Rows
-    placed: Placed
+    placed: RowDirectories
     sizes: NDArray[np.int64]
 
 
@@ -157,8 +157,8 @@ class Pipeline:
 
     def _placed(
         self, rows: Rows, source: PartitionId, at_ms: int, on_bad: Callable[[BadRecord], None]
-    ) -> Iterator[tuple[Rows, Placed]]:
-        def place(part: Rows) -> Iterator[Placed]:
+    ) -> Iterator[tuple[Rows, RowDirectories]]:
+        def place(part: Rows) -> Iterator[RowDirectories]:
             placed = self._partitioner.place(part, at_ms=at_ms)
             yield _apart(part, placed, self._tombstones) if self._tombstones else placed
 
@@ -166,8 +166,12 @@ class Pipeline:
             yield from self._named(whole, placed, source, on_bad)
 
     def _named(
-        self, rows: Rows, placed: Placed, source: PartitionId, on_bad: Callable[[BadRecord], None]
-    ) -> Iterator[tuple[Rows, Placed]]:
+        self,
+        rows: Rows,
+        placed: RowDirectories,
+        source: PartitionId,
+        on_bad: Callable[[BadRecord], None],
+    ) -> Iterator[tuple[Rows, RowDirectories]]:
         """Report and drop records whose directory makes an invalid object name."""
         reasons = self._names.refusals(source, rows.topic, placed.paths)
         if not any(reasons):
@@ -183,7 +187,7 @@ class Pipeline:
             yield rows.take(kept), placed.take(kept)
 
 
-def _apart(rows: Rows, placed: Placed, folder: str) -> Placed:
+def _apart(rows: Rows, placed: RowDirectories, folder: str) -> RowDirectories:
     """Move tombstones to the directory ``folder``."""
     if rows.value.array.null_count == 0:
         return placed

@@ -18,7 +18,7 @@ from kafkeep.objects.formats.envelope import KAFKA_RECORD, from_envelope
 from kafkeep.objects.formats.format import Format
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.prefetch import HINT, ByteRangeReader, naming, open_object
-from kafkeep.objects.producible import Original, null_is_none, without_nulls
+from kafkeep.objects.producible import SourceBytes, null_is_none, without_nulls
 from kafkeep.objects.sink.read_windows import UNKNOWN, RowOffsets, StoredFile
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.transform_back import BYTES, Encode, RecordChange, RecordEncoder
@@ -49,8 +49,8 @@ def iter_columns(
 
 def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterator[Column]:
     """Yield the rows of an open object whose checksum was already checked."""
-    told = options.format(entry)
-    form = open_format(told.format_class, told)
+    stored_as = options.format(entry)
+    form = open_format(stored_as.format_class, stored_as)
     if isinstance(form, BytesFormat):
         columns = form.read(source, single=entry.records == 1)
     else:
@@ -59,7 +59,9 @@ def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterato
     for column in columns:
         if found + len(column) > entry.records:
             raise _miscounted(entry, form, f"more than {entry.records}")
-        yield check_documents(column, found) if told.format_class is FormatKind.JSON else column
+        yield (
+            check_documents(column, found) if stored_as.format_class is FormatKind.JSON else column
+        )
         found += len(column)
     if found != entry.records:
         raise _miscounted(entry, form, str(found))
@@ -131,7 +133,7 @@ def _iter_bytes(
 ) -> Iterator[pa.BinaryArray] | None:
     if entry is None:
         return None
-    original = Original(entry, options)
+    original = SourceBytes(entry, options)
     return _iter_changed(store, entry, options, memory_bytes, original.restore)
 
 
@@ -140,9 +142,9 @@ def _iter_headers(
 ) -> Iterator[pa.ListArray] | None:
     if entry is None:
         return None
-    told = options.converter(entry)
+    stored_as = options.converter(entry)
     return _iter_changed(
-        store, entry, options, memory_bytes, lambda column: headers_from_column(column, told)
+        store, entry, options, memory_bytes, lambda column: headers_from_column(column, stored_as)
     )
 
 
@@ -252,19 +254,19 @@ def _open_change(file: StoredFile, options: ReadOptions) -> RecordChange:
     changes = options.changes
     assert changes is not None
     topic = file.main.partition_id.topic
-    make = partial(RecordChange, changes, topic, looking=not options.registers)
+    make = partial(RecordChange, changes, topic, read_only=not options.registers)
     if options.unlogged is not None or file.whole:
         return make(encodes_bytes=options.unlogged is not None)
     target = changes.target(topic)
 
     def own(entry: Entry | None) -> Encode | None:
-        return Original(entry, options, target).restore if entry is not None else None
+        return SourceBytes(entry, options, target).restore if entry is not None else None
 
     tombstones = file.main.view == "tombstones"
     key = own(file.main if tombstones else file.keys)
-    told = options.sink.key_converter if options.sink is not None else None
-    if key is None and told is not None and told.kind not in BYTES:
-        key = RecordEncoder("key", told, target).encode
+    key_options = options.sink.key_converter if options.sink is not None else None
+    if key is None and key_options is not None and key_options.kind not in BYTES:
+        key = RecordEncoder("key", key_options, target).encode
     return make(key=key, value=None if tombstones else own(file.main))
 
 
@@ -274,11 +276,11 @@ def _iter_rows(
     """Yield the decoded rows of a file. Missing parts are null, empty or ``UNKNOWN``."""
     main, offsets, done = file.main, RowOffsets(file.main), 0
     tombstones = main.view == "tombstones"
-    told = None
+    header_options = None
     if options.unlogged is not None:
-        told = options.unlogged.converters.get("header")
+        header_options = options.unlogged.converters.get("header")
     elif file.headers is not None:
-        told = options.converter(file.headers)
+        header_options = options.converter(file.headers)
     for values, keys, headers in _changed_aligned(store, file, options, memory_bytes):
         count = len(values)
         yield Rows(
@@ -290,7 +292,7 @@ def _iter_rows(
             value=_nothing(count) if tombstones else values,
             headers=_no_changed_headers(count)
             if headers is None
-            else headers_from_column(headers, told),
+            else headers_from_column(headers, header_options),
         )
         done += count
 

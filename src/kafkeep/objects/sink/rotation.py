@@ -47,7 +47,7 @@ class WindowState:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class WindowEnd:
     """The window ends before row ``row``."""
 
     row: int
@@ -126,7 +126,7 @@ def find_cut(
     times: Int64s | None,
     sizes: Int64s,
     aside: int | None = None,
-) -> Cut | None:
+) -> WindowEnd | None:
     """Add rows from ``begin`` to ``window``. Return where it ends, or None when it stays open.
 
     ``times`` are in ms, with ``NO_TIME`` for records without a timestamp. A record that is older
@@ -162,4 +162,4 @@ def find_cut(
     window.base_time = None if state[2] == NO_TIME else int(state[2])
     if state[3] != _ELSEWHERE:
         window.path = None if state[3] == _ANYWHERE else paths[int(state[3])]
-    return None if reason == _NONE else Cut(int(row), _REASONS[reason])
+    return None if reason == _NONE else WindowEnd(int(row), _REASONS[reason])

@@ -163,14 +163,14 @@ class ReadOptions:
             raise DamagedError(
                 f"{entry.key}: the format {entry.format} ({entry.codec}) is not known"
             ) from error
-        told = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
+        stored = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
         if self.unlogged is not None:
-            told = self.unlogged.format
+            stored = self.unlogged.format
         return FormatOptions(
             format_class=kind,
             s3_compression_type=compression,
-            format_bytearray_separator=told.format_bytearray_separator,
-            enhanced_avro_schema_support=told.enhanced_avro_schema_support,
+            format_bytearray_separator=stored.format_bytearray_separator,
+            enhanced_avro_schema_support=stored.enhanced_avro_schema_support,
         )
 
 

@@ -18,9 +18,9 @@ from kafkeep.objects.sink.open_file import (
     FinishedObject,
     MemoryTrimmer,
     OpenFile,
-    Part,
+    OpenObject,
     PreparedRows,
-    Views,
+    ViewFormats,
 )
 from kafkeep.objects.sink.pipeline import PlacedRows
 from kafkeep.objects.sink.rotation import NO_TIME, RotateRules, WindowState, find_cut
@@ -91,7 +91,7 @@ class FillResult:
 class OpenWindow:
     """The open files of a partition and the rules that close them. ``files.finish`` closes it."""
 
-    def __init__(self, views: Views, memory: MemoryBudget, rules: RotateRules) -> None:
+    def __init__(self, views: ViewFormats, memory: MemoryBudget, rules: RotateRules) -> None:
         self.files = WindowFiles(views, memory)
         self.state = WindowState()
         self.last_offset = -1
@@ -273,7 +273,7 @@ class MemoryBudget:
 class WindowFiles:
     """All open files of one partition. They close together."""
 
-    def __init__(self, views: Views, memory: MemoryBudget) -> None:
+    def __init__(self, views: ViewFormats, memory: MemoryBudget) -> None:
         self._views = views
         self._mode = views.sink.rotate.schema_compatibility
         self._spill = Spill()
@@ -351,7 +351,7 @@ class WindowFiles:
         self._memory.leave(self)
         self._spill.close()
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[OpenObject]:
         return [part for file in self._files.values() for part in file.parts.values()]
 
     def _count(self) -> None:

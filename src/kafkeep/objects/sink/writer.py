@@ -21,8 +21,8 @@ from kafkeep.kafka.batch.unpack import AREA_BYTES
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.range_writer import Chunk, SinkTail, Uploads, WriteReport
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter, send_dead_letters
-from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, Origin, store_object
-from kafkeep.objects.sink.open_file import FinishedObject, Views
+from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, ObjectOrigin, store_object
+from kafkeep.objects.sink.open_file import FinishedObject, ViewFormats
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import RotateRules
 from kafkeep.objects.sink.spec import RotateReason, SinkIntent
@@ -31,7 +31,7 @@ from kafkeep.options.sink.sink import SinkOptions
 
 
 def entry_of(
-    origin: Origin,
+    origin: ObjectOrigin,
     sink: SinkOptions,
     done: FinishedObject,
     window: OffsetRange,
@@ -108,7 +108,7 @@ class SinkWriter:
     def __init__(
         self,
         store: ObjectStore,
-        origin: Origin,
+        origin: ObjectOrigin,
         sink: SinkOptions,
         uploads: Uploads,
         *,
@@ -128,7 +128,7 @@ class SinkWriter:
         self._connector = connector
         self._at_ms = at_ms
         self._closes = closes
-        self._views = Views(sink)
+        self._views = ViewFormats(sink)
         names = NameCheck(sink.naming, store.key_limits, self._views.longest_extension)
         self._pipeline = Pipeline(sink, names)
         self._rules = rules_of(sink)
@@ -310,7 +310,7 @@ class SinkWriters:
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""
-        origin = Origin(
+        origin = ObjectOrigin(
             log_name=self._name,
             planned=planned,
             plan=self._intent.digest(self._name),

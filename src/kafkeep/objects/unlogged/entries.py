@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.objects.sink.read_windows import LAST, UNKNOWN
 from kafkeep.objects.unlogged.listing import UnloggedName
-from kafkeep.objects.unlogged.scan import Scanned
+from kafkeep.objects.unlogged.scan import ScannedObject
 from kafkeep.options.sink.formats import FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
 
@@ -26,10 +26,10 @@ from kafkeep.options.unlogged import UnloggedOptions
 class UnloggedFile:
     """The objects that hold parts of the same records."""
 
-    main: Scanned
+    main: ScannedObject
     """The object of values, or of the keys of tombstones."""
-    keys: Scanned | None = None
-    headers: Scanned | None = None
+    keys: ScannedObject | None = None
+    headers: ScannedObject | None = None
 
     @property
     def start(self) -> int:
@@ -42,13 +42,13 @@ class UnloggedFile:
         return self.start + self.main.records
 
     @property
-    def objects(self) -> tuple[Scanned, ...]:
+    def objects(self) -> tuple[ScannedObject, ...]:
         """All objects of the file."""
         return tuple(one for one in (self.main, self.keys, self.headers) if one is not None)
 
 
 @dataclass(slots=True)
-class Grouped:
+class GroupedFiles:
     """The entries of the usable objects, and the objects with problems."""
 
     entries: list[Entry] = field(default_factory=list)
@@ -58,16 +58,16 @@ class Grouped:
     """Objects that begin before the end of the previous object in the same folder."""
 
 
-def group(scanned: Iterable[Scanned], options: UnloggedOptions) -> Grouped:
+def group(scanned: Iterable[ScannedObject], options: UnloggedOptions) -> GroupedFiles:
     """Group objects by topic and partition into windows, and return their entries."""
-    found = Grouped()
+    found = GroupedFiles()
     ordered = sorted(scanned, key=lambda one: one.name)
     for _, members in groupby(ordered, key=lambda one: (one.name.topic, one.name.partition)):
         files = sorted(
             _join(list(members), options, found), key=lambda f: (f.start, f.main.name.key)
         )
         files = _corrected(list(_each_once(files, found)))
-        files = list(_told_apart(files, options.rotate.flush_size, found))
+        files = list(_separable(files, options.rotate.flush_size, found))
         found.entries.extend(_entries(files, found))
     return found
 
@@ -75,20 +75,20 @@ def group(scanned: Iterable[Scanned], options: UnloggedOptions) -> Grouped:
 def expects(names: Iterable[UnloggedName], options: UnloggedOptions) -> dict[str, bool]:
     """Return whether values need keys and headers, by the options or by the other objects."""
     views = {name.view for name in names if not name.tombstones}
-    told = options.texts
+    texts = options.texts
     return {
-        "keys": options.naming.store_kafka_keys if "store.kafka.keys" in told else "keys" in views,
+        "keys": options.naming.store_kafka_keys if "store.kafka.keys" in texts else "keys" in views,
         "headers": options.naming.store_kafka_headers
-        if "store.kafka.headers" in told
+        if "store.kafka.headers" in texts
         else "headers" in views,
     }
 
 
 def _join(
-    objects: Sequence[Scanned], options: UnloggedOptions, found: Grouped
+    objects: Sequence[ScannedObject], options: UnloggedOptions, found: GroupedFiles
 ) -> Iterator[UnloggedFile]:
     wanted = expects((one.name for one in objects), options)
-    by_stem: dict[tuple[str, str, int, int], list[Scanned]] = {}
+    by_stem: dict[tuple[str, str, int, int], list[ScannedObject]] = {}
     for one in objects:
         by_stem.setdefault(one.name.stem, []).append(one)
     for members in by_stem.values():
@@ -101,7 +101,7 @@ def _join(
         yield UnloggedFile(main, views.get("keys"), views.get("headers"))
 
 
-def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, str] | None:
+def _problem(members: Sequence[ScannedObject], wanted: dict[str, bool]) -> tuple[str, str] | None:
     """Return the object that makes a file unusable, and the reason; None for a usable file."""
     for one in members:
         if one.problem:
@@ -125,7 +125,7 @@ def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, 
     return None
 
 
-def _may_be_single(one: Scanned, members: Sequence[Scanned]) -> bool:
+def _may_be_single(one: ScannedObject, members: Sequence[ScannedObject]) -> bool:
     """Return whether keys or headers show that a bytes object holds one record.
 
     Its value may contain the separator, so its own row count may be wrong.
@@ -134,7 +134,7 @@ def _may_be_single(one: Scanned, members: Sequence[Scanned]) -> bool:
     return one.name.format is FormatKind.BYTES and others[:1] == [1]
 
 
-def _each_once(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[UnloggedFile]:
+def _each_once(files: Sequence[UnloggedFile], found: GroupedFiles) -> Iterator[UnloggedFile]:
     """Leave out files that begin at the same offset, because they contradict each other."""
     for _, members in groupby(files, key=lambda file: file.start):
         first, *others = members
@@ -147,8 +147,8 @@ def _each_once(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[Unlogg
         yield first
 
 
-def _told_apart(
-    files: Sequence[UnloggedFile], most: int | None, found: Grouped
+def _separable(
+    files: Sequence[UnloggedFile], most: int | None, found: GroupedFiles
 ) -> Iterator[UnloggedFile]:
     """Leave out bytes objects with too many rows, whose values contain the separator."""
     ends: dict[str, int] = {}
@@ -226,7 +226,7 @@ class _Window:
         return again > 0
 
 
-def _windows(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[_Window]:
+def _windows(files: Sequence[UnloggedFile], found: GroupedFiles) -> Iterator[_Window]:
     window: _Window | None = None
     for file in files:
         if window is None or file.start >= window.reach:
@@ -239,7 +239,7 @@ def _windows(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[_Window]
         yield window
 
 
-def _entries(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[Entry]:
+def _entries(files: Sequence[UnloggedFile], found: GroupedFiles) -> Iterator[Entry]:
     windows = list(_windows(files, found))
     for window, following in zip(windows, [*windows[1:], None], strict=False):
         end = following.start if following else window.least_end
@@ -250,7 +250,7 @@ def _entries(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[Entry]:
                 yield _entry(one, file, covered, parts)
 
 
-def _entry(one: Scanned, file: UnloggedFile, range: OffsetRange, parts: int) -> Entry:
+def _entry(one: ScannedObject, file: UnloggedFile, range: OffsetRange, parts: int) -> Entry:
     name = one.name
     view = "tombstones" if one is file.main and name.view == "keys" else name.view
     return Entry(

@@ -31,7 +31,7 @@ MOST_ODD = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedFile:
     """An object and its size."""
 
     name: UnloggedName
@@ -42,7 +42,7 @@ class Listed:
 class Listing:
     """The objects of a bucket, by topic, partition and offset."""
 
-    objects: list[Listed] = field(default_factory=list)
+    objects: list[ListedFile] = field(default_factory=list)
     odd: list[tuple[str, str]] = field(default_factory=list)
     """The first thousand keys that do not match, each with the reason."""
     odd_count: int = 0
@@ -70,13 +70,13 @@ def list_unlogged(
 ) -> Listing:
     """List the objects of the wanted topics under ``topics.dir``."""
     found = Listing()
-    names = Names(options)
+    names = NameParser(options)
     for key, size in _iter_keys(store, names.prefix):
         name = names.parse(key)
         if isinstance(name, str):
             found.add_odd(key, name, size)
         elif name is not None and wanted(name.topic):
-            found.objects.append(Listed(name, size))
+            found.objects.append(ListedFile(name, size))
         elif name is not None:
             found.others.add(name.topic)
     for stray in store.strays(names.prefix):
@@ -118,7 +118,7 @@ class UnloggedName:
         return place, self.topic, self.partition, self.start
 
 
-class Names:
+class NameParser:
     """Parses names by the options: names of a sink, or names for ``topic.regex.list``."""
 
     def __init__(self, options: UnloggedOptions) -> None:
@@ -157,11 +157,11 @@ class _SinkNames:
         end = found["end"] or ""
         view = next((one for one in _VIEWS if end.startswith(f".{one}")), "value")
         rest = end.removeprefix(f".{view}")
-        told = format_of_extension(rest, bytes_extension=self._extension)
-        if told is None:
+        kind = format_of_extension(rest, bytes_extension=self._extension)
+        if kind is None:
             return f"ends in {end!r}, which is none of the formats"
-        if view == "value" and self._kind not in (None, told[0]):
-            return f"is {told[0]}, and format.class is {self._kind}"
+        if view == "value" and self._kind not in (None, kind[0]):
+            return f"is {kind[0]}, and format.class is {self._kind}"
         directories = found["dirs"] or ""
         return UnloggedName(
             found["topic"],
@@ -170,8 +170,7 @@ class _SinkNames:
             key[: found.start("file")],
             key,
             view,
-            told[0],
-            told[1],
+            *kind,
             directories.split(self._slash)[0] == self._tombstones,
         )
 
@@ -189,11 +188,11 @@ class _GenericNames:
         topic = next((name for name, pattern in self._topics if pattern.matches(key)), None)
         if topic is None:
             return "fits no expression of topic.regex.list"
-        told = format_of_extension(key, bytes_extension=self._extension)
-        if told is None or self._kind not in (None, told[0]):
+        kind = format_of_extension(key, bytes_extension=self._extension)
+        if kind is None or self._kind not in (None, kind[0]):
             return f"does not end as {self._kind or 'any of the formats'} does"
         folder = key[: key.rfind(self._slash) + len(self._slash)] if self._slash in key else ""
-        return UnloggedName(topic, 0, NO_OFFSET, folder, key, "value", *told, tombstones=False)
+        return UnloggedName(topic, 0, NO_OFFSET, folder, key, "value", *kind, tombstones=False)
 
 
 @lru_cache(maxsize=64)

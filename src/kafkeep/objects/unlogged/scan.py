@@ -44,7 +44,13 @@ from kafkeep.errors import (
 from kafkeep.objects.formats.bytes import BytesFormat
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.sink.read_rows import check_documents
-from kafkeep.objects.unlogged.listing import NO_OFFSET, Listed, Listing, UnloggedName, list_unlogged
+from kafkeep.objects.unlogged.listing import (
+    NO_OFFSET,
+    ListedFile,
+    Listing,
+    UnloggedName,
+    list_unlogged,
+)
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
 from kafkeep.options.unlogged import UnloggedOptions
 
@@ -54,7 +60,7 @@ PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedObject:
     """An object and its row count. ``problem`` states why it cannot be read."""
 
     name: UnloggedName
@@ -66,12 +72,12 @@ class Scanned:
 
 def scan(
     store: ObjectStore,
-    objects: Iterable[Listed],
+    objects: Iterable[ListedFile],
     options: UnloggedOptions,
     *,
     checks_rows: bool = False,
     threads: int = THREADS,
-) -> Iterator[Scanned]:
+) -> Iterator[ScannedObject]:
     """Read objects and count their rows. Yield the results in the given order.
 
     JSON lines are parsed only with ``checks_rows``. Counting does not need it.
@@ -81,8 +87,8 @@ def scan(
 
 
 def scan_one(
-    store: ObjectStore, options: UnloggedOptions, listed: Listed, *, checks_rows: bool = False
-) -> Scanned:
+    store: ObjectStore, options: UnloggedOptions, listed: ListedFile, *, checks_rows: bool = False
+) -> ScannedObject:
     """Read one whole object. Read it again after an error, because a response may be damaged."""
     readings = RepeatedReads(listed.name.key, WHOLE_OBJECT_READS)
     while True:
@@ -91,15 +97,15 @@ def scan_one(
             count = _read(store, options, listed, digest, checks_rows)
         except (DamagedError, RecordError, KeyMissingError) as error:
             if isinstance(error, KeyMissingError) or readings.is_conclusive(digest.digest()):
-                return Scanned(listed.name, listed.size_bytes, 0, "", error.message)
+                return ScannedObject(listed.name, listed.size_bytes, 0, "", error.message)
         else:
-            return Scanned(listed.name, listed.size_bytes, count, digest.hexdigest())
+            return ScannedObject(listed.name, listed.size_bytes, count, digest.hexdigest())
 
 
 def _read(
     store: ObjectStore,
     options: UnloggedOptions,
-    listed: Listed,
+    listed: ListedFile,
     digest: hashlib._Hash,
     checks_rows: bool,
 ) -> int:
@@ -116,7 +122,7 @@ def _read(
         return _count(spool, name, options, checks_rows)
 
 
-def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[Scanned]:
+def numbered(scanned: Iterable[ScannedObject], after: Mapping[str, int]) -> Iterator[ScannedObject]:
     """Assign offsets to objects without one, in the given order.
 
     ``after`` is the next offset of each topic. An object without records takes offsets too, so that
@@ -137,12 +143,12 @@ def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[S
 def read_options(name: UnloggedName, options: UnloggedOptions) -> FormatOptions:
     """Return the format options for reading an object."""
     whole = name.format in (FormatKind.JSON, FormatKind.BYTES)
-    told = options.format
+    layout = options.format
     return FormatOptions(
         format_class=name.format,
         s3_compression_type=name.compression if whole else Compression.NONE,
-        format_bytearray_separator=told.format_bytearray_separator,
-        enhanced_avro_schema_support=told.enhanced_avro_schema_support,
+        format_bytearray_separator=layout.format_bytearray_separator,
+        enhanced_avro_schema_support=layout.enhanced_avro_schema_support,
     )
 
 
@@ -179,11 +185,11 @@ Names and digests do not compress better than that.
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class ScanIndex:
     """The scanned objects. ``odd`` lists the keys that do not match."""
 
     number: int
-    objects: tuple[Scanned, ...]
+    objects: tuple[ScannedObject, ...]
     odd: tuple[tuple[str, str], ...] = ()
     odd_count: int = 0
     partitions: dict[str, int] = field(default_factory=dict)
@@ -206,7 +212,7 @@ def next_number(store: ObjectStore, id: str) -> int:
     return 1 + indexes_of(store, id).newest()
 
 
-def save_index(store: ObjectStore, id: str, index: Index) -> None:
+def save_index(store: ObjectStore, id: str, index: ScanIndex) -> None:
     """Store an index. Do nothing if it exists, because only the same run can have created it."""
     document = {
         "version": VERSION,
@@ -222,7 +228,7 @@ def save_index(store: ObjectStore, id: str, index: Index) -> None:
         raise KeyExistsError(f"{indexes.key(index.number)} names other objects")
 
 
-def load_index(store: ObjectStore, id: str, number: int) -> Index:
+def load_index(store: ObjectStore, id: str, number: int) -> ScanIndex:
     """Load an index. Raise DamagedError when the document is not a valid index."""
     indexes = indexes_of(store, id)
     key = indexes.key(number)
@@ -232,7 +238,7 @@ def load_index(store: ObjectStore, id: str, number: int) -> Index:
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']}")
         require_checksum(plain, document, key, _OLDER_FIELDS)
-        return Index(
+        return ScanIndex(
             document["number"],
             tuple(_scanned(row) for row in document["objects"]),
             tuple((key, why) for key, why in document["odd"]),
@@ -257,7 +263,7 @@ def _is_packed(body: bytes) -> bool:
         return False
 
 
-def _row(one: Scanned) -> list[Any]:
+def _row(one: ScannedObject) -> list[Any]:
     name = one.name
     return [
         name.topic, name.partition, name.start, name.folder, name.key, name.view,
@@ -266,13 +272,13 @@ def _row(one: Scanned) -> list[Any]:
     ]  # fmt: skip
 
 
-def _scanned(row: Sequence[Any]) -> Scanned:
+def _scanned(row: Sequence[Any]) -> ScannedObject:
     topic, partition, start, folder, key, view, kind, compression, tombstones, *rest = row
     name = UnloggedName(
         topic, partition, start, folder, key, view,
         FormatKind(kind), Compression(compression), tombstones,
     )  # fmt: skip
-    return Scanned(name, *rest)
+    return ScannedObject(name, *rest)
 
 
 SHOWN = 5
@@ -310,8 +316,8 @@ def find_objects(
     wanted: Callable[[str], bool] = lambda _topic: True,
     *,
     number: int = 0,
-) -> Index:
+) -> ScanIndex:
     """List and scan the objects of the wanted topics."""
     listing = list_objects(store, options, wanted)
     objects = tuple(scan(store, listing.objects, options))
-    return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)
+    return ScanIndex(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)

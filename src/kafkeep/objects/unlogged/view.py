@@ -12,8 +12,8 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView
 from kafkeep.objects.sink.read_windows import entries_by_partition, first_offset, iter_windows
-from kafkeep.objects.unlogged.entries import Grouped, group
-from kafkeep.objects.unlogged.scan import Index
+from kafkeep.objects.unlogged.entries import GroupedFiles, group
+from kafkeep.objects.unlogged.scan import ScanIndex
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
 from kafkeep.options.sink.formats import FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
@@ -29,11 +29,11 @@ class UnloggedView:
     """A view of unlogged objects, with the grouping and the index it was made from."""
 
     view: ArchiveView
-    grouped: Grouped
-    index: Index
+    grouped: GroupedFiles
+    index: ScanIndex
 
 
-def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) -> UnloggedView:
+def unlogged_view(store: ObjectStore, index: ScanIndex, options: UnloggedOptions) -> UnloggedView:
     """Return a view of the objects in ``index``.
 
     The partition count of a topic is the larger one of the object names and ``index``.
@@ -54,7 +54,7 @@ def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) ->
     return UnloggedView(ArchiveView(store, LoadedLog(state, base, (commit,))), grouped, index)
 
 
-def _topics(grouped: Grouped, index: Index) -> list[TopicInfo]:
+def _topics(grouped: GroupedFiles, index: ScanIndex) -> list[TopicInfo]:
     counts: dict[str, int] = {}
     for one in index.objects:
         counts[one.name.topic] = max(counts.get(one.name.topic, 0), one.name.partition + 1)
@@ -81,7 +81,7 @@ def _positions(entries: list[Entry]) -> dict[PartitionId, int]:
 _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"}
 
 
-def what_is_not_told(entries: Sequence[Entry], options: UnloggedOptions) -> tuple[str, ...]:
+def what_objects_lack(entries: Sequence[Entry], options: UnloggedOptions) -> tuple[str, ...]:
     """Return one sentence for each kind of information that the objects of a topic lack."""
     return (
         *_about_times(options),
@@ -117,7 +117,7 @@ def _about_views(entries: Sequence[Entry], options: UnloggedOptions) -> Iterator
 def _about_tombstones(entries: Sequence[Entry]) -> Iterator[str]:
     if not any(entry.view == "tombstones" for entry in entries):
         yield (
-            "there are no tombstones: a sink writes them only if it was told so "
+            "there are no tombstones: a sink writes them only if it was configured to "
             "(behavior.on.null.values=write)"
         )
 
@@ -132,13 +132,13 @@ def _about_offsets(entries: Sequence[Entry]) -> Iterator[str]:
             mixed += vague if len(mains) > 1 else 0
     if lost:
         yield (
-            f"offsets of {lost:,} records are not known: names tell where objects begin, not which "
-            "offsets had no record"
+            f"offsets of {lost:,} records are unknown: names say where objects begin, not "
+            "which offsets have no record"
         )
     if mixed:
         yield (
-            f"the order of {mixed:,} records is known inside of each directory alone: one "
-            "directory is restored after the other, for each stretch of offsets"
+            f"the order of {mixed:,} records is known only within each directory: "
+            "directories are restored one after another, for each range of offsets"
         )
 
 
@@ -146,19 +146,20 @@ def _about_bytes(entries: Sequence[Entry], options: UnloggedOptions) -> Iterator
     roles = {"value": "value", "keys": "key", "tombstones": "key"}
     seen = sorted({(roles[e.view], e.format) for e in entries if e.view in roles})
     for role, kind in seen:
-        told = options.converters.get(role)
-        if told is None and kind != FormatKind.BYTES:
+        converter = options.converters.get(role)
+        if converter is None and kind != FormatKind.BYTES:
             what = "their JSON texts" if kind == FormatKind.JSON else "text, bytes or JSON"
             yield (
                 f"{role}s in {_NAMES[kind]} objects are restored as {what}: how they were encoded "
-                f"is not told ({role}.converter says it)"
+                f"is unknown (set {role}.converter)"
             )
-        elif kind == FormatKind.JSON and _wants_schemas(told):
+        elif kind == FormatKind.JSON and _wants_schemas(converter):
             yield f"schemas of {role}s are not in JSON objects: restored ones have none"
     if any(e.view == "headers" for e in entries) and "header" not in options.converters:
-        yield "header values are restored as the texts that stand in the objects"
+        yield "header values are restored as the texts in the objects"
 
 
-def _wants_schemas(told: ConverterOptions | None) -> bool:
-    json = told is not None and told.kind is ConverterClass.JSON
-    return json and told is not None and told.shape.get("schemas.enable", "true").lower() == "true"
+def _wants_schemas(converter: ConverterOptions | None) -> bool:
+    if converter is None or converter.kind is not ConverterClass.JSON:
+        return False
+    return converter.shape.get("schemas.enable", "true").lower() == "true"

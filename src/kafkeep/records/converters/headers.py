@@ -79,12 +79,12 @@ class HeaderConverter:
         offsets = view_offsets(headers)
         first, last = int(offsets[0]), int(offsets[-1])
         keys, values = headers.values.slice(first, last - first).flatten()
-        told = self._tell(text_array(keys), values)
+        decoded = self._decode(text_array(keys), values)
         schema = self.schema(style)
         if schema is None:
-            return Column(None, binary_array(_documents(told, (offsets - first).tolist())))
+            return Column(None, binary_array(_documents(decoded, (offsets - first).tolist())))
         array = schema if style == "avro" else schema.fields[0].schema
-        lists = _lists(arrow_type(array), offsets - first, told)
+        lists = _lists(arrow_type(array), offsets - first, decoded)
         if style == "avro":
             return Column(schema, lists)
         whole = pa.StructArray.from_arrays([lists], fields=list(arrow_type(schema)))
@@ -95,7 +95,7 @@ class HeaderConverter:
         rows = [[self._kept(header) for header in row] for row in _iter_rows(column)]
         return pa.array(rows, HEADERS_TYPE)
 
-    def _tell(self, keys: pa.StringArray, values: pa.BinaryArray) -> list[pa.Array]:
+    def _decode(self, keys: pa.StringArray, values: pa.BinaryArray) -> list[pa.Array]:
         """Return the members of all headers: keys, texts and, in the lossless form, bytes."""
         if self._to_text is not None:
             texts = [None if one is None else self._to_text(one) for one in values.to_pylist()]

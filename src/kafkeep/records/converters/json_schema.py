@@ -23,7 +23,11 @@ from kafkeep.records.converters.converter import (
     convert_framed,
     read_schema_id,
 )
-from kafkeep.records.converters.json_schema_types import ONE_OF, NoSchema, read_json_schema
+from kafkeep.records.converters.json_schema_types import (
+    ONE_OF,
+    UnsupportedSchemaError,
+    read_json_schema,
+)
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
 from kafkeep.registry.client import Registry
 
@@ -72,7 +76,7 @@ class JsonSchemaConverter:
                 self.registry.references(found),
                 optional_for_nonrequired=self.settings.optional_for_nonrequired,
             )
-        except NoSchema:
+        except UnsupportedSchemaError:
             return _Texts()
         if schema.version is None:
             schema = replace(schema, version=self.subject.version(self.registry, schema_id))

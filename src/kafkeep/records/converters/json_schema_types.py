@@ -3,7 +3,8 @@
 Objects become structs, or maps if ``connect.type`` requires it. Fields are sorted by
 ``connect.index``. A choice between null and one type becomes that type, optional. Other choices
 become structs with one member for each alternative. Some schemas have no counterpart: an empty
-schema, a tuple, or a recursive type. They raise ``NoSchema``, and their values stay JSON texts.
+schema, a tuple, or a recursive type. They raise ``UnsupportedSchemaError``, and their values stay
+JSON texts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CONNECT_TYPES = {
 _LOGICAL = (DECIMAL, TIMESTAMP, DATE, TIME)
 
 
-class NoSchema(Exception):
+class UnsupportedSchemaError(Exception):
     """Connect cannot express this JSON Schema."""
 
 
@@ -47,7 +48,7 @@ def read_json_schema(
         root = orjson.loads(schema.text)
         others = {name: orjson.loads(one.text) for name, one in references.items()}
     except orjson.JSONDecodeError as error:
-        raise NoSchema("its text is not JSON") from error
+        raise UnsupportedSchemaError("its text is not JSON") from error
     return _Reading(root, others, optional_for_nonrequired).convert(root)
 
 
@@ -58,30 +59,30 @@ class _Reading:
         self.loose = loose
         self.open: list[str] = []
 
-    def convert(self, told: Any, *, optional: bool = False) -> Schema:
+    def convert(self, node: Any, *, optional: bool = False) -> Schema:
         """Return the Connect schema of a JSON Schema.
 
         The context decides whether it is optional.
         """
-        if not isinstance(told, dict):
-            raise NoSchema("a schema is true or false")
-        if "$ref" in told:
-            return self._reference(str(told["$ref"]), optional)
+        if not isinstance(node, dict):
+            raise UnsupportedSchemaError("a schema is true or false")
+        if "$ref" in node:
+            return self._reference(str(node["$ref"]), optional)
         for word in ("oneOf", "anyOf"):
-            if word in told:
-                return self._choice(told, told[word], optional)
-        if "allOf" in told:
-            return self._all(told, optional)
-        if isinstance(told.get("type"), list):
-            parts = [told | {"type": one} for one in told["type"]]
+            if word in node:
+                return self._choice(node, node[word], optional)
+        if "allOf" in node:
+            return self._all(node, optional)
+        if isinstance(node.get("type"), list):
+            parts = [node | {"type": one} for one in node["type"]]
             return self._choice({}, parts, optional)
-        return _described(self._base(told), told, optional)
+        return _described(self._base(node), node, optional)
 
-    def _base(self, told: Mapping[str, Any]) -> Schema:  # noqa: PLR0911
-        if "const" in told or "enum" in told:
-            return _enum(told)
-        connect = told.get("connect.type")
-        match told.get("type"):
+    def _base(self, node: Mapping[str, Any]) -> Schema:  # noqa: PLR0911
+        if "const" in node or "enum" in node:
+            return _enum(node)
+        connect = node.get("connect.type")
+        match node.get("type"):
             case "boolean":
                 return Schema(kind=Kind.BOOLEAN)
             case "integer":
@@ -91,33 +92,33 @@ class _Reading:
             case "string":
                 return Schema(kind=Kind.BYTES if connect == "bytes" else Kind.STRING)
             case "array":
-                return self._array(told)
+                return self._array(node)
             case "object":
-                return self._object(told)
+                return self._object(node)
             case other:
-                if "properties" in told:
-                    return self._object(told)
-                raise NoSchema(f"a schema has the type {other}")
+                if "properties" in node:
+                    return self._object(node)
+                raise UnsupportedSchemaError(f"a schema has the type {other}")
 
-    def _array(self, told: Mapping[str, Any]) -> Schema:
-        items = told.get("items")
-        if told.get("connect.type") == "map" and isinstance(items, dict):
+    def _array(self, node: Mapping[str, Any]) -> Schema:
+        items = node.get("items")
+        if node.get("connect.type") == "map" and isinstance(items, dict):
             parts = items.get("properties", {})
             if {"key", "value"} <= parts.keys():
                 keys, values = self.convert(parts["key"]), self.convert(parts["value"])
                 return Schema(kind=Kind.MAP, keys=keys, items=values)
         if not isinstance(items, dict) or not items:
-            raise NoSchema("an array does not say what is in it")
+            raise UnsupportedSchemaError("an array does not say what is in it")
         return Schema(kind=Kind.ARRAY, items=self.convert(items))
 
-    def _object(self, told: Mapping[str, Any]) -> Schema:
-        if told.get("connect.type") == "map":
-            values = self.convert(told.get("additionalProperties"))
+    def _object(self, node: Mapping[str, Any]) -> Schema:
+        if node.get("connect.type") == "map":
+            values = self.convert(node.get("additionalProperties"))
             return Schema(kind=Kind.MAP, keys=Schema(kind=Kind.STRING), items=values)
-        properties = told.get("properties") or {}
+        properties = node.get("properties") or {}
         if not properties:
-            raise NoSchema("an object has no properties")
-        return self._struct(properties, told.get("required") or ())
+            raise UnsupportedSchemaError("an object has no properties")
+        return self._struct(properties, node.get("required") or ())
 
     def _struct(self, properties: Mapping[str, Any], required: Any) -> Schema:
         fields = tuple(
@@ -126,11 +127,11 @@ class _Reading:
         )
         return Schema(kind=Kind.STRUCT, fields=fields)
 
-    def _choice(self, told: Mapping[str, Any], parts: list[Any], optional: bool) -> Schema:
+    def _choice(self, node: Mapping[str, Any], parts: list[Any], optional: bool) -> Schema:
         members = [one for one in parts if one != {"type": "null"} and not _is_null(one)]
         if len(members) == 1:
             nullable = len(parts) > 1
-            outer = {key: told[key] for key in ("title", "description", "default") if key in told}
+            outer = {key: node[key] for key in ("title", "description", "default") if key in node}
             schema = self.convert(members[0], optional=optional or nullable)
             return _described(schema, outer, schema.optional)
         fields = tuple(
@@ -138,17 +139,17 @@ class _Reading:
             for i, one in enumerate(members)
         )
         schema = Schema(kind=Kind.STRUCT, name=ONE_OF, fields=fields)
-        return _described(schema, told, optional or len(members) < len(parts))
+        return _described(schema, node, optional or len(members) < len(parts))
 
-    def _all(self, told: Mapping[str, Any], optional: bool) -> Schema:
-        parts = [self._resolved(one) for one in told["allOf"]] + [told]
+    def _all(self, node: Mapping[str, Any], optional: bool) -> Schema:
+        parts = [self._resolved(one) for one in node["allOf"]] + [node]
         properties: dict[str, Any] = {}
         required: set[str] = set()
         for part in parts:
             properties |= part.get("properties") or {}
             required |= set(part.get("required") or ())
         if properties:
-            return _described(self._struct(properties, required), told, optional)
+            return _described(self._struct(properties, required), node, optional)
         merged: dict[str, Any] = {}
         for part in parts:
             merged |= {key: value for key, value in part.items() if key != "allOf"}
@@ -156,17 +157,17 @@ class _Reading:
 
     def _reference(self, ref: str, optional: bool) -> Schema:
         if ref in self.open:
-            raise NoSchema(f"{ref} contains itself")
+            raise UnsupportedSchemaError(f"{ref} contains itself")
         self.open.append(ref)
         try:
             return self._inside(ref).convert(self._find(ref), optional=optional)
         finally:
             self.open.pop()
 
-    def _resolved(self, told: Any) -> dict[str, Any]:
-        found = self._find(str(told["$ref"])) if "$ref" in told else told
+    def _resolved(self, node: Any) -> dict[str, Any]:
+        found = self._find(str(node["$ref"])) if "$ref" in node else node
         if not isinstance(found, dict):
-            raise NoSchema("a part of allOf is no schema")
+            raise UnsupportedSchemaError("a part of allOf is no schema")
         return found
 
     def _inside(self, ref: str) -> _Reading:
@@ -185,7 +186,7 @@ class _Reading:
                 return document
         if isinstance(self.root, dict) and self.root.get("$id") == name:
             return self.root
-        raise NoSchema(f"{name} is not among the schema's references")
+        raise UnsupportedSchemaError(f"{name} is not among the schema's references")
 
     def _find(self, ref: str) -> Any:
         name, _, pointer = ref.partition("#")
@@ -194,13 +195,13 @@ class _Reading:
             if part:
                 key = part.replace("~1", "/").replace("~0", "~")
                 if not isinstance(found, dict) or key not in found:
-                    raise NoSchema(f"{ref} leads nowhere")
+                    raise UnsupportedSchemaError(f"{ref} leads nowhere")
                 found = found[key]
         return found
 
 
-def _is_null(told: Any) -> bool:
-    return isinstance(told, dict) and told.get("type") == "null"
+def _is_null(node: Any) -> bool:
+    return isinstance(node, dict) and node.get("type") == "null"
 
 
 def _ordered(properties: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -212,30 +213,30 @@ def _ordered(properties: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(name, one) for _, _, name, one in sorted(placed, key=lambda place: place[:2])]
 
 
-def _enum(told: Mapping[str, Any]) -> Schema:
-    values = told["enum"] if "enum" in told else [told["const"]]
+def _enum(node: Mapping[str, Any]) -> Schema:
+    values = node["enum"] if "enum" in node else [node["const"]]
     if not all(isinstance(value, str) for value in values):
-        if told.get("type") in ("integer", "number", "boolean"):
+        if node.get("type") in ("integer", "number", "boolean"):
             kinds = {"integer": Kind.INT64, "number": Kind.FLOAT64, "boolean": Kind.BOOLEAN}
-            return Schema(kind=kinds[told["type"]])
-        raise NoSchema("an enum has values that are no texts")
+            return Schema(kind=kinds[node["type"]])
+        raise UnsupportedSchemaError("an enum has values that are no texts")
     parameters = [(ENUM, "")] + [(f"{ENUM}.{value}", value) for value in values]
     return Schema(kind=Kind.STRING, parameters=tuple(sorted(parameters)))
 
 
-def _described(schema: Schema, told: Mapping[str, Any], optional: bool) -> Schema:
+def _described(schema: Schema, node: Mapping[str, Any], optional: bool) -> Schema:
     """Add the title, version, description, parameters and default to a schema."""
     changes: dict[str, Any] = {"optional": optional}
-    if told.get("title") and schema.name is None:
-        changes["name"] = str(told["title"])
-    if isinstance(told.get("connect.version"), int):
-        changes["version"] = told["connect.version"]
-    if told.get("description"):
-        changes["doc"] = str(told["description"])
-    if isinstance(told.get("connect.parameters"), dict):
-        given = {key: str(value) for key, value in told["connect.parameters"].items()}
+    if node.get("title") and schema.name is None:
+        changes["name"] = str(node["title"])
+    if isinstance(node.get("connect.version"), int):
+        changes["version"] = node["connect.version"]
+    if node.get("description"):
+        changes["doc"] = str(node["description"])
+    if isinstance(node.get("connect.parameters"), dict):
+        given = {key: str(value) for key, value in node["connect.parameters"].items()}
         changes["parameters"] = tuple(sorted((dict(schema.parameters) | given).items()))
-    default = told.get("default")
+    default = node.get("default")
     if isinstance(default, bool | int | float | str) and schema.name not in _LOGICAL:
         changes["default"] = default if schema.kind is not Kind.BYTES else None
     return replace(schema, **changes)

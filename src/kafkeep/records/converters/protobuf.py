@@ -36,7 +36,11 @@ from kafkeep.records.converters.converter import (
     convert_framed,
     read_schema_id,
 )
-from kafkeep.records.converters.protobuf_schema import ContainsItself, ProtoReading, to_column
+from kafkeep.records.converters.protobuf_schema import (
+    ProtoReading,
+    RecursiveMessageError,
+    to_column,
+)
 from kafkeep.records.schema import Column, Schema
 from kafkeep.registry.client import Registry
 
@@ -167,7 +171,7 @@ class ProtobufConverter:
         message = self._file(schema_id).message(path)
         try:
             schema = ProtoReading(self.settings).root(message)
-        except ContainsItself:
+        except RecursiveMessageError:
             return _Texts(message)
         version = self.subject.version(self.registry, schema_id)
         return _Messages(message, replace(schema, version=version), self.settings)

@@ -75,7 +75,7 @@ TIMES = {
 DECIMAL_MESSAGE = "confluent.type.Decimal"
 
 
-class ContainsItself(Exception):
+class RecursiveMessageError(Exception):
     """The message is recursive, so no column can hold it."""
 
 
@@ -122,7 +122,7 @@ class ProtoReading:
     def struct(self, message: Descriptor) -> Schema:
         """Return the struct of a message: first its oneofs, then the fields outside of oneofs."""
         if message.full_name in self.open:
-            raise ContainsItself(message.full_name)
+            raise RecursiveMessageError(message.full_name)
         self.open.append(message.full_name)
         fields: list[Field] = []
         for oneof in real_oneofs(message):

@@ -167,14 +167,14 @@ _TIME = PathFormat("HH:mm:ss.SSS", Zone("UTC"))
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class CodedTexts:
     """Dictionary-encoded texts: the text of row ``i`` is ``texts[codes[i]]``, and None is null."""
 
     codes: Int64s
     texts: list[str | None]
 
 
-def read_column(column: Column, path: str) -> Texts:
+def read_column(column: Column, path: str) -> CodedTexts:
     """Return the texts of a field, or of the whole value if the path is empty; dots nest.
 
     A null record has null fields. Raise RowProblem if a record lacks the field or if the field has
@@ -182,7 +182,7 @@ def read_column(column: Column, path: str) -> Texts:
     """
     names = tuple(path.split(".")) if path else ()
     if column.schema is None:
-        return Texts(*read_json(column.array, names))
+        return CodedTexts(*read_json(column.array, names))
     schema, leaf = read_typed(column, names)
     return _read_leaf(schema, leaf)
 
@@ -220,7 +220,7 @@ def find_steps(schema: Schema, names: tuple[str, ...]) -> tuple[list[int] | None
     return None, schema
 
 
-def read_header(headers: pa.ListArray, name: str) -> Texts:
+def read_header(headers: pa.ListArray, name: str) -> CodedTexts:
     """Return the last header with this name for each record; null if the record has none."""
     lists = np.frombuffer(headers.offsets.buffers()[1], np.int32)
     lists = lists[headers.offsets.offset :][: len(headers) + 1]
@@ -242,15 +242,15 @@ def read_header(headers: pa.ListArray, name: str) -> Texts:
         return found
     codes = np.full(len(headers), len(found.texts), np.int64)
     codes[has] = found.codes
-    return Texts(codes, [*found.texts, None])
+    return CodedTexts(codes, [*found.texts, None])
 
 
-def _read_leaf(schema: Schema, leaf: pa.Array) -> Texts:
+def _read_leaf(schema: Schema, leaf: pa.Array) -> CodedTexts:
     if schema.kind in (Kind.STRUCT, Kind.ARRAY, Kind.MAP):
         rows = true_rows(leaf.is_valid())
         if len(rows):
             raise RowProblem(int(rows[0]), f"a field of type {schema.kind} is no part of a path")
-        return Texts(np.zeros(len(leaf), np.int64), [None])
+        return CodedTexts(np.zeros(len(leaf), np.int64), [None])
     encoded = pc.dictionary_encode(leaf, null_encoding="encode")
     codes = codes_of(encoded)
     texts: list[str | None] = []
@@ -260,7 +260,7 @@ def _read_leaf(schema: Schema, leaf: pa.Array) -> Texts:
         except UnicodeDecodeError as error:
             row = int(np.argmax(codes == place))
             raise RowProblem(row, "bytes that are not UTF-8 are no part of a path") from error
-    return Texts(codes, texts)
+    return CodedTexts(codes, texts)
 
 
 def _write(schema: Schema, value: Any) -> str:

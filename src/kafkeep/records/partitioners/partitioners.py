@@ -19,8 +19,8 @@ from kafkeep.records.arrow import find_distinct
 from kafkeep.records.calendar import Zone
 from kafkeep.records.partitioners.field_values import (
     MAX_BYTES,
+    CodedTexts,
     RowProblem,
-    Texts,
     name_part,
     read_column,
     read_header,
@@ -31,7 +31,7 @@ from kafkeep.records.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class RowDirectories:
     """The directories of records: the directory of record ``i`` is ``paths[codes[i]]``.
 
     A directory is the part of the key between the topic and the file name, such as ``partition=0``
@@ -46,7 +46,7 @@ class Placed:
     tombstones: int | None = None
     """The index in ``paths`` of the directory for tombstones, or None if there is none."""
 
-    def take(self, rows: NDArray[np.int64]) -> Placed:
+    def take(self, rows: NDArray[np.int64]) -> RowDirectories:
         """Return the directories of the records at ``rows``."""
         times = None if self.times is None else self.times[rows]
         return replace(self, codes=self.codes[rows], times=times)
@@ -55,7 +55,7 @@ class Placed:
 class Partitioner(Protocol):
     """Assigns directories to records. The same rows and clock reading give the same directories."""
 
-    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+    def place(self, rows: Rows, *, at_ms: int) -> RowDirectories:
         """Assign a directory to each record; ``at_ms`` is the clock reading for Wallclock.
 
         Raise RecordError if a record has no directory. The caller then retries with smaller
@@ -70,9 +70,11 @@ class DefaultPartitioner:
     extractor: Extractor
     """Reads the times that file rotation uses. A record without a time does not fail."""
 
-    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+    def place(self, rows: Rows, *, at_ms: int) -> RowDirectories:
         times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
-        return Placed(np.zeros(len(rows), np.int32), (f"partition={rows.partition}",), times)
+        return RowDirectories(
+            np.zeros(len(rows), np.int32), (f"partition={rows.partition}",), times
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,13 @@ class SchemaNamePartitioner:
     is_prefix: bool
     raw: bool
 
-    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+    def place(self, rows: Rows, *, at_ms: int) -> RowDirectories:
         """Assign the directories of ``inner``; the schema name is ``null`` if there is none."""
         placed = self.inner.place(rows, at_ms=at_ms)
         name = rows.value.schema.name if rows.value.schema is not None else None
         part = name_part("schema_name", name, raw=self.raw)
         paths = (f"{part}/{p}" if self.is_prefix else f"{p}/{part}" for p in placed.paths)
-        return Placed(placed.codes, tuple(paths), placed.times)
+        return RowDirectories(placed.codes, tuple(paths), placed.times)
 
 
 _TOGETHER_BYTES = 480
@@ -146,7 +148,7 @@ def _merge_equal(codes: Int64s, paths: list[str]) -> tuple[Int64s, list[str]]:
     return np.array(renamed, np.int64)[codes], list(places)
 
 
-def _read(rows: Rows, name: str) -> Texts:
+def _read(rows: Rows, name: str) -> CodedTexts:
     source, colon, rest = name.partition(":")
     if colon and source == "header":
         return read_header(rows.headers, rest)
@@ -163,11 +165,11 @@ class FieldPartitioner:
     extractor: Extractor
     """Reads the times that file rotation uses. A record without a time does not fail."""
 
-    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+    def place(self, rows: Rows, *, at_ms: int) -> RowDirectories:
         """Assign directories by field; raise RecordError for a record that lacks a field."""
         codes, paths = self.fields.read(rows)
         times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
-        return Placed(codes.astype(np.int32), tuple(paths), times)
+        return RowDirectories(codes.astype(np.int32), tuple(paths), times)
 
 
 class TimePaths:
@@ -219,13 +221,13 @@ class TimePartitioner:
     extractor: Extractor
     fields: FieldPaths | None = None
 
-    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+    def place(self, rows: Rows, *, at_ms: int) -> RowDirectories:
         """Assign directories by time; raise RecordError for a record without a time."""
         times = self.extractor.read(rows, at_ms=at_ms)
         codes, paths = self.paths.read(times)
         if self.fields is not None:
             codes, paths = _join_codes(*self.fields.read(rows), codes, paths)
-        return Placed(codes.astype(np.int32), tuple(paths), times)
+        return RowDirectories(codes.astype(np.int32), tuple(paths), times)
 
 
 def open_partitioner(options: PartitionOptions) -> Partitioner:

@@ -17,13 +17,13 @@ from kafkeep.kafka.admin.admin import Admin
 from kafkeep.objects.unlogged.entries import expects
 from kafkeep.objects.unlogged.listing import (
     NO_OFFSET,
-    Listed,
+    ListedFile,
     UnloggedName,
     list_unlogged,
 )
 from kafkeep.objects.unlogged.scan import (
-    Index,
-    Scanned,
+    ScanIndex,
+    ScannedObject,
     load_index,
     next_number,
     numbered,
@@ -80,7 +80,7 @@ class ListingFollowSource:
     unlogged: UnloggedOptions
     waiting: int = field(init=False, default=0)
     """Objects that the last listing found and that are not restored."""
-    _cycle: tuple[Scanned, ...] = field(init=False, default=())
+    _cycle: tuple[ScannedObject, ...] = field(init=False, default=())
     """The objects of the open cycle."""
 
     @property
@@ -110,7 +110,7 @@ class ListingFollowSource:
         documents = open_documents(state.cycles + 1)
         counted = scan(self.store, objects, self.unlogged)
         found = tuple(numbered(counted, next_offsets(state.positions)))
-        index = Index(next_number(documents, INDEX), found)
+        index = ScanIndex(next_number(documents, INDEX), found)
         save_index(documents, INDEX, index)
         names = dict(self.options.topics)
         topics = {one.name.topic for one in found}
@@ -157,7 +157,7 @@ class ListingFollowSource:
         """Return nothing: only a log records gaps."""
         return ()
 
-    def _next_objects(self, state: ListingFollowState, max_bytes: int) -> list[Listed]:
+    def _next_objects(self, state: ListingFollowState, max_bytes: int) -> list[ListedFile]:
         """Return the next new objects, only of complete files, lowest offsets first."""
         listing = list_unlogged(self.store, self.unlogged, self.options.wants)
         new = [one for one in listing.objects if is_new(one.name, state.positions)]
@@ -190,7 +190,7 @@ def next_offsets(positions: Positions) -> dict[str, int]:
     return found
 
 
-def last_objects(objects: Iterable[Scanned], positions: Positions) -> Positions:
+def last_objects(objects: Iterable[ScannedObject], positions: Positions) -> Positions:
     """Return the positions after these objects are restored. Pure."""
     found = dict(positions)
     for one in sorted(objects, key=lambda o: (o.name.start, o.name.view != "value")):
@@ -203,16 +203,16 @@ def last_objects(objects: Iterable[Scanned], positions: Positions) -> Positions:
 
 
 def whole_files(
-    objects: Iterable[Listed], wanted: Mapping[str, Mapping[str, bool]], max_bytes: int
-) -> list[Listed]:
+    objects: Iterable[ListedFile], wanted: Mapping[str, Mapping[str, bool]], max_bytes: int
+) -> list[ListedFile]:
     """Return the objects of files that are complete, about ``max_bytes`` of them. Pure.
 
     ``wanted`` names the objects (keys, headers) that accompany values, by topic.
     """
-    files: dict[tuple[str, str, int, int], list[Listed]] = {}
+    files: dict[tuple[str, str, int, int], list[ListedFile]] = {}
     for one in objects:
         files.setdefault(one.name.stem, []).append(one)
-    found: list[Listed] = []
+    found: list[ListedFile] = []
     incomplete: set[FolderPartition] = set()
     size = 0
     for members in sorted(files.values(), key=lambda f: (f[0].name.start, f[0].name)):
@@ -227,7 +227,7 @@ def whole_files(
     return found
 
 
-def _is_whole(members: list[Listed], wanted: Mapping[str, bool]) -> bool:
+def _is_whole(members: list[ListedFile], wanted: Mapping[str, bool]) -> bool:
     views = {one.name.view for one in members}
     if members[0].name.tombstones:
         return "keys" in views

@@ -16,7 +16,7 @@ import numpy as np
 from kafkeep.archive.entry import IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.kafka.batch.unpack import RecordFields
 from kafkeep.numba_setup import Int64s
 from kafkeep.objects.sink.read_windows import ENVELOPE, first_offset
 from kafkeep.objects.sink.spec import ReadOptions
@@ -204,7 +204,9 @@ def count_read(
     for part in (part for source in sources for part in source.all_slices()):
         check_offsets(part)
 
-    def blocks(source: PartitionPlan, some: Sequence[Positions]) -> Iterator[tuple[Walked, int]]:
+    def blocks(
+        source: PartitionPlan, some: Sequence[Positions]
+    ) -> Iterator[tuple[RecordFields, int]]:
         rows = SourceRows(store, source.all_slices(), source.times, restore_aborted, options)
         ends = np.array([group.get(source.partition, 0) for group in some], dtype=np.int64)
         for records, codec in rows.rows(topic.routing):
@@ -224,12 +226,12 @@ def count_read(
     return found
 
 
-def _marked(records: Walked, ends: Int64s) -> Walked:
+def _marked(records: RecordFields, ends: Int64s) -> RecordFields:
     """Replace each offset by bits, one per group that has read it."""
     read = records.offsets[:, None] < ends[None, :]
     bits = np.left_shift(1, np.arange(len(ends), dtype=np.int64))
     marks: Int64s = (read * bits[None, :]).sum(axis=1, dtype=np.int64)
-    return Walked(
+    return RecordFields(
         records.buffer,
         marks,
         records.timestamps,

@@ -18,8 +18,8 @@ import numpy as np
 
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.batch.keys import deal
-from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
-from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.kafka.batch.rewrite import TARGET_BYTES, BatchMerger, ReadyBatch
+from kafkeep.kafka.batch.unpack import RecordFields
 from kafkeep.numba_setup import Int64s, view_bytes
 from kafkeep.restore.exact.plan import cut
 from kafkeep.restore.read import MAX_BATCH_BYTES
@@ -30,7 +30,7 @@ from kafkeep.restore.routing.routing import Routing
 class Block:
     """Some records in order, with their ranks and the target partition of each."""
 
-    rows: Walked
+    rows: RecordFields
     ranks: Int64s
     targets: Int64s
     codec: int = 0
@@ -86,7 +86,7 @@ def _join(parts: list[Block]) -> Block:
         found: Int64s = np.concatenate(columns)[order]
         return found
 
-    rows = Walked(
+    rows = RecordFields(
         view_bytes(np.concatenate(buffers)),
         joined([part.rows.offsets for part in parts]),
         joined([part.rows.timestamps for part in parts]),
@@ -113,7 +113,7 @@ OnEdge = Callable[[ReadyBatch | None], None]
 
 
 def blocks_of(
-    rows: Iterator[tuple[Walked, int]], partition: int, routing: Routing
+    rows: Iterator[tuple[RecordFields, int]], partition: int, routing: Routing
 ) -> Iterator[Block]:
     """Assign ranks and target partitions to the records of an archived partition.
 
@@ -149,9 +149,9 @@ class Lane:
         self._sent: deque[ReadyBatch] = deque()
         self._skip = written
         self._on_edge = on_edge if written else None
-        self._merger = Merger(batch_bytes, MAX_BATCH_BYTES)
+        self._merger = BatchMerger(batch_bytes, MAX_BATCH_BYTES)
 
-    def add(self, rows: Walked, codec: int) -> None:
+    def add(self, rows: RecordFields, codec: int) -> None:
         """Add records, in order."""
         if self._skip:
             skipped = min(self._skip, len(rows))
@@ -253,7 +253,7 @@ def batch_bytes_for(lanes: int) -> int:
     return max(_LEAST_BATCH_BYTES, min(TARGET_BYTES, LANES_BYTES // max(1, lanes)))
 
 
-def _batch_of(rows: Walked) -> ReadyBatch:
-    merger = Merger(_LEAST_BATCH_BYTES, MAX_BATCH_BYTES)
+def _batch_of(rows: RecordFields) -> ReadyBatch:
+    merger = BatchMerger(_LEAST_BATCH_BYTES, MAX_BATCH_BYTES)
     [batch] = [*merger.add(rows), *merger.flush()]
     return batch

@@ -14,9 +14,9 @@ from kafkeep.archive.entry import Entry
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.decode import to_arrow
 from kafkeep.kafka.batch.keys import matching
-from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
+from kafkeep.kafka.batch.rewrite import TARGET_BYTES, BatchMerger, ReadyBatch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
+from kafkeep.kafka.batch.unpack import RecordFields, iter_unpacked, walk_records
 from kafkeep.objects.prefetch import ByteRangeReader
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import SEGMENT
@@ -29,7 +29,7 @@ from kafkeep.restore.read import (
     wanted_times,
 )
 from kafkeep.restore.routing.routing import Routing
-from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice
+from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice
 
 ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
@@ -44,7 +44,7 @@ class SourceRows:
 
     store: ByteRangeReader
     slices: Sequence[WindowSlice]
-    times: Times = ALL_TIMES
+    times: TimeRange = ALL_TIMES
     restore_aborted: bool = False
     options: ReadOptions = NO_OPTIONS
 
@@ -61,7 +61,7 @@ class SourceRows:
             first += 1
         return replace(self, slices=self.slices[first:]), records
 
-    def rows(self, routing: Routing) -> Iterator[tuple[Walked, int]]:
+    def rows(self, routing: Routing) -> Iterator[tuple[RecordFields, int]]:
         """Yield the records that pass the filter, changed and shifted, and their codec."""
         source = self
         if routing.changes is not None:
@@ -75,7 +75,7 @@ class SourceRows:
                 if len(kept):
                     yield shifted(kept, routing.shift_ms), codec
 
-    def _checked(self, part: WindowSlice) -> Iterator[tuple[Walked, int]]:
+    def _checked(self, part: WindowSlice) -> Iterator[tuple[RecordFields, int]]:
         """Yield a part's records; DamagedError if their number differs from the log."""
         if not part.window.is_segment:  # the reader of rows counts them
             records = iter_records(self.store, part, self.times, self.restore_aborted, self.options)
@@ -97,7 +97,7 @@ class SourceRows:
                 f"{found} were found"
             )
 
-    def _segment(self, part: WindowSlice, times: Times) -> Iterator[tuple[Walked, int]]:
+    def _segment(self, part: WindowSlice, times: TimeRange) -> Iterator[tuple[RecordFields, int]]:
         """Yield the records of batches that may hold selected times."""
         for batches in iter_segment(
             self.store,
@@ -125,12 +125,12 @@ class SourceRows:
         )
 
 
-def _walked(records: Iterator[pa.RecordBatch], codec: int) -> Iterator[tuple[Walked, int]]:
+def _walked(records: Iterator[pa.RecordBatch], codec: int) -> Iterator[tuple[RecordFields, int]]:
     for batch in iter_built(records, 0):
         yield walk_batch(batch), codec
 
 
-def walk_batch(batch: ReadyBatch) -> Walked:
+def walk_batch(batch: ReadyBatch) -> RecordFields:
     """Return the records of one uncompressed batch, with the offsets they had."""
     [part] = iter_unpacked(scan_batches(batch.body))
     offsets = batch.offsets
@@ -139,7 +139,7 @@ def walk_batch(batch: ReadyBatch) -> Walked:
     return replace(walk_records(part), offsets=offsets)
 
 
-def shifted(rows: Walked, shift_ms: int) -> Walked:
+def shifted(rows: RecordFields, shift_ms: int) -> RecordFields:
     """Shift the times of records that have one."""
     if not shift_ms:
         return rows
@@ -147,7 +147,7 @@ def shifted(rows: Walked, shift_ms: int) -> Walked:
     return replace(rows, timestamps=moved)
 
 
-def _inside(rows: Walked, times: Times) -> Walked:
+def _inside(rows: RecordFields, times: TimeRange) -> RecordFields:
     if times == ALL_TIMES:
         return rows
     wanted = wanted_times(rows.timestamps, times)
@@ -174,7 +174,7 @@ def iter_routed_batches(
     """Yield the filtered records after the first ``skip_records`` as batches for Produce."""
     if not routing.drops:
         source, skip_records = source.behind(skip_records)
-    merger = Merger(TARGET_BYTES, MAX_BATCH_BYTES)
+    merger = BatchMerger(TARGET_BYTES, MAX_BATCH_BYTES)
     for rows, codec in source.rows(routing):
         skipped = min(skip_records, len(rows))
         skip_records -= skipped

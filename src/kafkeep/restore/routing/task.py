@@ -12,7 +12,7 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
-from kafkeep.kafka.client.wire import Produced, Wire, wire_for
+from kafkeep.kafka.client.wire import ProduceResult, Wire, wire_for
 from kafkeep.objects.prefetch import ByteRangeReader, open_prefetcher
 from kafkeep.restore.routing.lanes import Block, Lane, Router, batch_bytes_for, blocks_of, merge
 from kafkeep.restore.routing.rows import SourceRows
@@ -60,7 +60,7 @@ class RoutedSender(Sender):
         self.in_flight += 1
         return batch.body, offset, batch.records
 
-    def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
+    def acknowledge(self, answer: ProduceResult, offset: int, records: int, size: int) -> None:
         """See Sender."""
         Sender.acknowledge(self, answer, offset, records, size)
         self.lane.confirm(self.written)

@@ -19,7 +19,7 @@ from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace
 from kafkeep.connect.catalog.storage import DayStorage, StorageSums, sum_days, sum_topics
 from kafkeep.connect.catalog.stored_objects import paged
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
-from kafkeep.maintenance.gc import Fate
+from kafkeep.maintenance.gc import OrphanAction
 from kafkeep.ui.frame import ROOT, NavLink
 from kafkeep.ui.paging import page_number
 from kafkeep.ui.visit import PageRoute, Visit, see_other
@@ -155,7 +155,7 @@ def _left_overs(visit: Visit, place: ArchivePlace) -> dict[str, Any]:
         "state": visit.service.catalog.left_overs.state(place),
         "place": place,
         "most": _LEFT_OVERS_SHOWN,
-        "fate": Fate,
+        "fate": OrphanAction,
     }
 
 

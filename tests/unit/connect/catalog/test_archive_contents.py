@@ -33,7 +33,7 @@ from kafkeep.connect.catalog.left_overs import FRESH_MS, LeftOverFinder, LeftOve
 from kafkeep.connect.catalog.storage import sum_days, sum_entries, sum_partitions, sum_topics
 from kafkeep.connect.catalog.stored_objects import find_object, find_objects
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.gc import Fate
+from kafkeep.maintenance.gc import OrphanAction
 from kafkeep.maintenance.inventory import load_usage
 from kafkeep.store.open import open_store
 
@@ -251,7 +251,7 @@ def test_left_overs_are_searched_again_only_after_a_while(tmp_path: Path) -> Non
     assert finder.find(scene.place).plan.left_overs == ()
     now = FRESH_MS
     [found] = finder.find(scene.place).plan.left_overs
-    assert found.fate is Fate.KEEP
+    assert found.fate is OrphanAction.KEEP
     assert found.name.endswith("77.log.zst")
 
 

@@ -7,7 +7,7 @@ import pytest
 from kafkeep.kafka.batch.keys import deal, matching
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
+from kafkeep.kafka.batch.unpack import RecordFields, iter_unpacked, walk_records
 from kafkeep.options.restore import parse_filter
 
 RECORDS = [
@@ -53,7 +53,7 @@ def test_what_is_kept(text: str, kept: list[int]) -> None:
     assert [i for i, keeps in enumerate(mask.tolist()) if keeps] == kept
 
 
-def rows(*keys: bytes | None) -> Walked:
+def rows(*keys: bytes | None) -> RecordFields:
     batch = build_batch([Record(i, 0, key, b"value") for i, key in enumerate(keys)])
     [part] = iter_unpacked(scan_batches(batch))
     return walk_records(part)

@@ -18,7 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkeep.errors import DamagedError, TransientError
-from kafkeep.objects.formats.compress import BLOCK_BYTES, Blocks, compress_block, open_decompressed
+from kafkeep.objects.formats.compress import (
+    BLOCK_BYTES,
+    BlockCompressor,
+    compress_block,
+    open_decompressed,
+)
 from kafkeep.options.sink.formats import Compression
 
 COMPRESSED = [kind for kind in Compression if kind is not Compression.NONE]
@@ -32,7 +37,7 @@ TOOLS = {
 
 
 def written(data: bytes, kind: Compression, level: int = -1) -> bytes:
-    blocks = Blocks(kind, level)
+    blocks = BlockCompressor(kind, level)
     return blocks.add(data) + blocks.finish()
 
 
@@ -67,7 +72,7 @@ def test_snappy_is_read_by_another_reader_of_the_framing_format() -> None:
 def test_what_is_read_is_what_was_written_however_it_was_cut(
     kind: Compression, parts: list[tuple[bytes, int, bool]]
 ) -> None:
-    blocks, out, raw = Blocks(kind), b"", b""
+    blocks, out, raw = BlockCompressor(kind), b"", b""
     for piece, times, flush in parts:
         out += blocks.add(piece * times)
         raw += piece * times
@@ -99,7 +104,7 @@ def test_reading_does_not_depend_on_how_the_source_gives_its_bytes(
 
 @pytest.mark.parametrize("kind", COMPRESSED)
 def test_full_blocks_are_given_out_and_each_stands_alone(kind: Compression) -> None:
-    blocks = Blocks(kind)
+    blocks = BlockCompressor(kind)
     assert blocks.add(LINES[: BLOCK_BYTES - 1]) == b""
     assert blocks.buffered_bytes == BLOCK_BYTES - 1
     first = blocks.add(LINES[BLOCK_BYTES - 1 : BLOCK_BYTES + 5])
@@ -110,7 +115,7 @@ def test_full_blocks_are_given_out_and_each_stands_alone(kind: Compression) -> N
 
 
 def test_without_compression_nothing_waits() -> None:
-    blocks = Blocks(Compression.NONE)
+    blocks = BlockCompressor(Compression.NONE)
     assert blocks.add(b"abc") == b"abc"
     assert (blocks.buffered_bytes, blocks.flush(), blocks.finish()) == (0, b"", b"")
 

@@ -18,7 +18,7 @@ from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.naming import Origin
+from kafkeep.objects.sink.naming import ObjectOrigin
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
@@ -64,7 +64,7 @@ class Written:
         planned = PlannedRange(
             partition_id=PartitionId("t", 1, 0), topic_id="id", range=OffsetRange(0, end)
         )
-        origin = Origin(
+        origin = ObjectOrigin(
             log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
         )
         self.store = MemoryStore()

@@ -13,7 +13,7 @@ from kafkeep.errors import KafkeepError, RecordError, TransientError
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.kafka.client.wire import Produced
+from kafkeep.kafka.client.wire import ProduceResult
 from kafkeep.objects.sink import dead_letters as letters_module
 from kafkeep.objects.sink.dead_letters import DeadLetter, DeadLetterQueue, send_dead_letters
 from kafkeep.objects.sink.pipeline import Stage
@@ -33,7 +33,7 @@ class Topic:
         code = 10 if len(body) > self._most else self._code
         if not code:
             self.batches.append(decode(scan_batches(bytes(body))).to_pylist())
-        return Answer({where: Produced(code, 0)})
+        return Answer({where: ProduceResult(code, 0)})
 
     @property
     def letters(self) -> list[dict[str, Any]]:

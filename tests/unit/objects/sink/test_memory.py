@@ -15,7 +15,7 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.naming import Origin
+from kafkeep.objects.sink.naming import ObjectOrigin
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.window import MemoryBudget
 from kafkeep.objects.sink.writer import SinkWriter
@@ -47,7 +47,7 @@ def open_writer(
     planned = PlannedRange(
         partition_id=PartitionId("t", 1, partition), topic_id="id", range=OffsetRange(0, 1000)
     )
-    origin = Origin(
+    origin = ObjectOrigin(
         log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
     )
     return SinkWriter(store, origin, sink, uploads, at_ms=0, closes=RotateReason.END, memory=memory)

@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue
-from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, Origin, object_key
+from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, ObjectOrigin, object_key
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.files import NameFacts, NamingOptions
@@ -70,7 +70,7 @@ class Written:
         sink = SinkOptions.parse({**JSON, **options})
         first, end = records[0].offset, records[-1].offset + 1
         planned = PlannedRange(partition_id=source, topic_id="id", range=OffsetRange(first, end))
-        origin = Origin(
+        origin = ObjectOrigin(
             log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
         )
         self.store = store or MemoryStore()

@@ -20,7 +20,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.sink.naming import NameCheck, Origin
+from kafkeep.objects.sink.naming import NameCheck, ObjectOrigin
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
@@ -164,7 +164,7 @@ def written(records: list[Record], size: int, options: dict[str, str]) -> dict[s
     sink = SinkOptions.parse({"value.converter": "JsonConverter", **options})
     pid, end = PartitionId("t", 1, 0), len(records)
     planned = PlannedRange(partition_id=pid, topic_id="id", range=OffsetRange(0, end))
-    origin = Origin(
+    origin = ObjectOrigin(
         log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
     )
     store = MemoryStore()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kafkeep.objects.unlogged.entries import group
-from kafkeep.objects.unlogged.listing import Names, UnloggedName
-from kafkeep.objects.unlogged.scan import Scanned, numbered
+from kafkeep.objects.unlogged.listing import NameParser, UnloggedName
+from kafkeep.objects.unlogged.scan import ScannedObject, numbered
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
@@ -23,7 +23,7 @@ def options(regexes: str, **more: str) -> UnloggedOptions:
 
 
 def name(key: str, told: UnloggedOptions) -> UnloggedName:
-    found = Names(told).parse(key)
+    found = NameParser(told).parse(key)
     assert isinstance(found, UnloggedName), found
     return found
 
@@ -48,7 +48,7 @@ def test_the_first_expression_that_fits_a_whole_key_gives_the_topic() -> None:
 )
 def test_what_is_left_out_is_reported(key: str, why: str) -> None:
     told = options("t:topics/a.*", format_class="io.confluent.connect.s3.format.json.JsonFormat")
-    found = Names(told).parse(key)
+    found = NameParser(told).parse(key)
     assert isinstance(found, str) and why in found
 
 
@@ -62,7 +62,7 @@ def test_a_list_that_is_none_is_refused(regexes: str) -> None:
 def test_counted_objects_follow_one_another_and_those_before() -> None:
     told = options("t:.*")
     keys = {"topics/a/1.json": 3, "topics/a/2.json": 0, "topics/a/3.json": 2, "topics/b/1.json": 1}
-    scanned = [Scanned(name(key, told), 10, rows, "x") for key, rows in keys.items()]
+    scanned = [ScannedObject(name(key, told), 10, rows, "x") for key, rows in keys.items()]
     found = list(numbered(scanned, {"t": 10}))
     assert [one.name.start for one in found] == [10, 13, 15, 17]
     grouped = group(found, told)

@@ -21,7 +21,7 @@ from tests.support.golden.expected import letter_source
 from tests.support.unlogged_offline import Back, read_case, store_of
 
 from kafkeep.maintenance import unlogged
-from kafkeep.maintenance.cat import CatOptions, Line
+from kafkeep.maintenance.cat import CatOptions, RecordLine
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 
 REFUSED = {
@@ -145,7 +145,7 @@ def test_read_a_few_objects_at_a_time_it_is_the_same(
     options = UnloggedOptions.parse(layout_of_sink(case.config))
     rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
 
-    def keep(line: Line) -> bytes:
+    def keep(line: RecordLine) -> bytes:
         rows.setdefault(line[:2], []).append(line[2:])
         return b"x"
 

@@ -11,16 +11,16 @@ from tests.support.unlogged_offline import read_back, store_of
 
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
-from kafkeep.objects.unlogged.listing import Names, UnloggedName, list_unlogged
+from kafkeep.objects.unlogged.listing import NameParser, UnloggedName, list_unlogged
 from kafkeep.objects.unlogged.scan import (
-    Index,
+    ScanIndex,
     find_objects,
     load_index,
     next_number,
     save_index,
     scan,
 )
-from kafkeep.objects.unlogged.view import what_is_not_told
+from kafkeep.objects.unlogged.view import what_objects_lack
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
@@ -30,8 +30,8 @@ from kafkeep.store.memory import MemoryStore
 SMT = "org.apache.kafka.connect.transforms."
 
 
-def names(**texts: str) -> Names:
-    return Names(
+def names(**texts: str) -> NameParser:
+    return NameParser(
         UnloggedOptions.parse({key.replace("_", "."): text for key, text in texts.items()})
     )
 
@@ -131,7 +131,7 @@ class TestOrder:
         back = read_back(objects, {})
         assert [row["offset"] for row in back.rows["t", 0]] == [-1, -1, -1, -1, 4]
         assert values({}, objects) == [0, 2, 1, 3, 4]
-        said = " ".join(what_is_not_told(back.view.view.entries(), UnloggedOptions()))
+        said = " ".join(what_objects_lack(back.view.view.entries(), UnloggedOptions()))
         assert "order of 4 records" in said
 
     def test_a_hole_makes_offsets_unknown(self) -> None:
@@ -286,7 +286,7 @@ class TestDocuments:
         store = store_of({"topics/t/a b/t+0+0000000000.json": lines(1, 2), "topics/t/x": b"odd"})
         options = UnloggedOptions()
         listing = list_unlogged(store, options)
-        index = Index(
+        index = ScanIndex(
             0, tuple(scan(store, listing.objects, options)), tuple(listing.odd), 1, {"t": 3}
         )
         save_index(store, "id", index)

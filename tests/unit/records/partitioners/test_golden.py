@@ -13,7 +13,7 @@ from tests.support.partition_rows import make_rows, struct_column
 from kafkeep.errors import RecordError
 from kafkeep.options.option import parse_group
 from kafkeep.options.sink.partitioners import PartitionOptions
-from kafkeep.records.partitioners.partitioners import Placed, open_partitioner
+from kafkeep.records.partitioners.partitioners import RowDirectories, open_partitioner
 from kafkeep.records.schema import Field, Kind, Schema
 
 PRODUCT = Schema(
@@ -34,7 +34,7 @@ def records_of(case: GoldenCase) -> dict[int, list[GoldenRecord]]:
     return partitions
 
 
-def place(options: PartitionOptions, records: list[GoldenRecord]) -> Placed:
+def place(options: PartitionOptions, records: list[GoldenRecord]) -> RowDirectories:
     rows = make_rows(
         [record.value for record in records],
         topic=records[0].topic,

@@ -15,7 +15,7 @@ from tests.support.partition_rows import json_column, make_rows, struct_column
 from kafkeep.errors import RecordError
 from kafkeep.options.option import parse_group
 from kafkeep.options.sink.partitioners import PartitionOptions
-from kafkeep.records.partitioners.partitioners import Placed, open_partitioner
+from kafkeep.records.partitioners.partitioners import RowDirectories, open_partitioner
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema
 
@@ -23,7 +23,7 @@ TEN = 1733220000000  # 2024-12-03T10:00:00Z
 HOURLY = "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
 
 
-def place(rows: Rows, *, at_ms: int = TEN, **given: str) -> Placed:
+def place(rows: Rows, *, at_ms: int = TEN, **given: str) -> RowDirectories:
     options = parse_group(PartitionOptions, {k.replace("_", "."): v for k, v in given.items()})
     return open_partitioner(options).place(rows, at_ms=at_ms)
 

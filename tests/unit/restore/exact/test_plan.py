@@ -22,7 +22,7 @@ from kafkeep.objects.sink.read_windows import Window
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.exact.plan import ExactPartition, Hole, Send, Trim, check_exact, count_before
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
-from kafkeep.restore.selection import Times, WindowSlice
+from kafkeep.restore.selection import TimeRange, WindowSlice
 
 COUNT = 1_000_000
 ENTRY = Entry(
@@ -37,7 +37,7 @@ SOURCE = TopicInfo(
 
 def said(until_ms: int | None, fill_holes: str = "auto") -> list[tuple[str, str]]:
     options = RestoreOptions(exact_offsets=True, until_ms=until_ms, fill_holes=fill_holes)
-    partition = plan_partition(0, (ENTRY,), times=Times(until_ms=until_ms), end=COUNT)
+    partition = plan_partition(0, (ENTRY,), times=TimeRange(until_ms=until_ms), end=COUNT)
     plan = RestorePlan("id", "log", 1, (TopicPlan(SOURCE, "a", (partition,)),), exact=True)
     return [(check.verdict.value, check.what) for check in check_exact(plan, options)]
 

@@ -24,7 +24,7 @@ from kafkeep.restore.groups.plan import (
     plan_groups,
 )
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_partition
-from kafkeep.restore.selection import ALL_TIMES, Times
+from kafkeep.restore.selection import ALL_TIMES, TimeRange
 from kafkeep.store.memory import MemoryStore
 
 INFO = TopicInfo(
@@ -145,9 +145,9 @@ def test_every_offset_is_counted_as_if_all_was_read(store: Counting, records: li
     }
 
 
-@pytest.mark.parametrize("times", [ALL_TIMES, Times(5200, 5700), Times(None, 5001)])
+@pytest.mark.parametrize("times", [ALL_TIMES, TimeRange(5200, 5700), TimeRange(None, 5001)])
 def test_what_was_not_picked_is_not_counted(
-    store: Counting, records: list[Record], times: Times
+    store: Counting, records: list[Record], times: TimeRange
 ) -> None:
     ranges = (OffsetRange(0, 150), OffsetRange(333, 777))
     plan = plan_partition(0, entries(store, records), ranges, times)

@@ -22,7 +22,7 @@ from kafkeep.connect.catalog.messages.message import (
     MessageSource,
     Search,
 )
-from kafkeep.maintenance.cat import Line
+from kafkeep.maintenance.cat import RecordLine
 
 KEPT_BYTES = 64 * 1024
 """Longer keys, values and headers are cut on pages; their sizes are kept."""
@@ -66,7 +66,9 @@ class _Finder:
         self.allowance.take(records.num_rows, records.nbytes)
         columns = [records.column(name) for name in records.schema.names]
         for row in self.search.rows(records):
-            whole = Line(self.topic, chunk.partition, *(column[row].as_py() for column in columns))
+            whole = RecordLine(
+                self.topic, chunk.partition, *(column[row].as_py() for column in columns)
+            )
             yield Message(
                 line=whole if self.kept_bytes is None else _cut(whole, self.kept_bytes),
                 position=int(positions[row]),
@@ -256,7 +258,7 @@ def read_one(source: MessageSource, partition: int, position: int) -> Message | 
 
 def iter_forward(
     source: MessageSource, cursor: Cursor, *, most: int, search: Search, most_bytes: int
-) -> Iterator[Line]:
+) -> Iterator[RecordLine]:
     """Yield whole records from ``cursor`` on, by partition, up to a number and a size."""
     finder = _Finder(source.topic, search, _UNLIMITED.begin())
     left, size = most, most_bytes
@@ -285,7 +287,7 @@ def _merged(hits: Hits, *, newest_first: bool) -> Iterator[Message]:
             heapq.heappush(heads, (sign * mine[0].line.timestamp, sign * partition, partition))
 
 
-def _cut(line: Line, most: int) -> Line:
+def _cut(line: RecordLine, most: int) -> RecordLine:
     """Return a record without what is too long for a page."""
 
     def short(data: bytes | None) -> bytes | None:

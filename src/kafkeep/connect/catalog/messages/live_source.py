@@ -16,7 +16,7 @@ from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.scan import check_crcs, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.client.metadata import TopicDescription
-from kafkeep.kafka.client.wire import Fetched, FetchErrorKind, FetchWanted, Isolation
+from kafkeep.kafka.client.wire import FetchErrorKind, FetchPosition, FetchResult, Isolation
 from kafkeep.records.arrow import view_numbers
 
 REQUEST_BYTES = 4 << 20
@@ -76,7 +76,7 @@ class LiveSource:
         order = [*starved, *(number for number in wanted if number not in starved)]
         share = max(_LEAST_BYTES, min(_PARTITION_BYTES, REQUEST_BYTES // len(order)))
         asked = [
-            FetchWanted(
+            FetchPosition(
                 topic=self.topic,
                 topic_id=self._described.topic_id,
                 partition=number,
@@ -100,7 +100,7 @@ class LiveSource:
             )
 
     def _chunks(
-        self, answer: Fetched, wanted: OffsetRange, conclusive: bool, *, is_first: bool
+        self, answer: FetchResult, wanted: OffsetRange, conclusive: bool, *, is_first: bool
     ) -> Iterator[MessageChunk]:
         number = answer.partition
         if answer.error is not None:
@@ -133,7 +133,7 @@ class LiveSource:
             yield MessageChunk(number, int(positions[-1]) + 1, records, positions)
         yield MessageChunk(number, end)
 
-    def _after_error(self, answer: Fetched, wanted: OffsetRange) -> MessageChunk:
+    def _after_error(self, answer: FetchResult, wanted: OffsetRange) -> MessageChunk:
         """Skip what retention has deleted meanwhile."""
         error = answer.error
         assert error is not None

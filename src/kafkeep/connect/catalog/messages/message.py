@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry import LAST_OFFSET, OffsetRange
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.cat import Line
+from kafkeep.maintenance.cat import RecordLine
 from kafkeep.numba_setup import Int64s
 
 _CURSOR = re.compile(r"(\d{1,9}:\d{1,19})(,\d{1,9}:\d{1,19})*", re.ASCII)
@@ -63,7 +63,7 @@ def _rows_with(column: pa.Array, text: bytes) -> list[int]:
 class Message:
     """One record. A long key, value or header may be cut; the sizes are those of the whole."""
 
-    line: Line
+    line: RecordLine
     position: int
     """Its offset, or where it is between the offsets of its object if that is not archived."""
     key_bytes: int = 0

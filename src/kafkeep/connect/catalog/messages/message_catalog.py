@@ -30,7 +30,7 @@ from kafkeep.connect.catalog.messages.message import (
 from kafkeep.connect.catalog.messages.show import ContentDecoder
 from kafkeep.connect.catalog.topics import CatalogTopic, TopicCatalog
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.cat import Line
+from kafkeep.maintenance.cat import RecordLine
 from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.options.units import parse_time
 
@@ -185,7 +185,7 @@ class MessageCatalog:
             )
         return found
 
-    def lines(self, opened: OpenedTopic, query: MessageQuery) -> Iterator[Line]:
+    def lines(self, opened: OpenedTopic, query: MessageQuery) -> Iterator[RecordLine]:
         """Yield whole records from the query's begin on, by partition; bounded."""
         cursor = query.after if query.after is not None else _begin(opened.source, query)
         return iter_forward(

@@ -32,7 +32,7 @@ from kafkeep.connect.rest.json_schemas import (
 from kafkeep.connect.rest.v1.root import ROOT
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
-from kafkeep.maintenance.cat import Line, json_line, record_document
+from kafkeep.maintenance.cat import RecordLine, json_line, record_document
 
 JSON_LINES = "application/x-ndjson"
 _PIECE_BYTES = 256 * 1024
@@ -73,7 +73,7 @@ def download(service: ConnectService, call: Call) -> Response:
     return json_lines(opened, service.catalog.messages.lines(opened, query))
 
 
-def json_lines(opened: OpenedTopic, lines: Iterator[Line]) -> Response:
+def json_lines(opened: OpenedTopic, lines: Iterator[RecordLine]) -> Response:
     """Return records as a file of JSON lines, streamed; the first is read at once.
 
     So an error before the first record gets an answer of its own.
@@ -91,7 +91,7 @@ def json_lines(opened: OpenedTopic, lines: Iterator[Line]) -> Response:
     )
 
 
-def _pieces(lines: Iterator[Line]) -> Iterator[bytes]:
+def _pieces(lines: Iterator[RecordLine]) -> Iterator[bytes]:
     held, size = [], 0
     for line in lines:
         held.append(json_line(line))
