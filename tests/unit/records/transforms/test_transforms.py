@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafkeep.records.transforms.insert_field import InsertField
 from tests.support.golden.cases import GoldenRecord, load_case
 
 from kafkeep.errors import RecordError
@@ -30,6 +29,7 @@ from kafkeep.records.schema import (
     arrow_type,
 )
 from kafkeep.records.transforms.chain import Chain, open_chain
+from kafkeep.records.transforms.set_fields import InsertField
 
 P = "org.apache.kafka.connect.transforms."
 TIME = 1733219880000
