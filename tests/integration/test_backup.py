@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.support.run_kafkeep import Driver, Outcome, kafkeep, members, signal_
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
@@ -123,6 +125,15 @@ def test_following_picks_up_new_topics_and_partitions_and_ends_on_sigterm(
     lines = [json.loads(line)["message_type"] for line in done.stdout.splitlines()]
     assert set(lines[:-1]) == {"commit"}
     assert not members(driver.group)
+
+
+def test_a_rate_is_kept(cluster: Cluster, archive: Archive, topic: str) -> None:
+    pad, mib = bytes(range(256)) * 4000, 1 << 20
+    for i in range(8):
+        cluster.records(topic, [Record(0, int(time.time() * 1000), b"%d" % i, pad)])
+    done = archive.backup("--topics", topic, "--rate", "4MiB").expect(0).json
+    assert done["records"] == 8 and done["bytes"] > 7 * mib
+    assert done["bytes"] / done["seconds"] <= 4 * mib
 
 
 def _archived(archive: Archive, topic: str) -> int:

@@ -31,9 +31,12 @@ from kafkeep.kafka.client.wire import (
 )
 from kafkeep.objects.range_writer import Chunk
 from kafkeep.options.backup import MIB
+from kafkeep.pace import Pace
 
 REQUEST_BYTES = 16 * MIB
 SHARED_PARTITION_BYTES = 4 * MIB
+LEAST_REQUEST_BYTES = MIB // 16
+"""With ``--rate``. Kafka sends a larger batch whole."""
 PREFETCHED_REQUESTS = 2
 MAX_EMPTY_ANSWERS = 20
 
@@ -174,13 +177,20 @@ class _Request:
 
 
 def iter_chunks(
-    wire: Wire, readers: list[RangeFetch], *, deadline: float
+    wire: Wire,
+    readers: list[RangeFetch],
+    *,
+    deadline: float,
+    pace: Pace | None = None,
 ) -> Iterator[tuple[RangeFetch, Chunk]]:
     """Yield the chunks of each range until all are read, or ``deadline`` (monotonic) has passed.
 
     While the caller stores a chunk, the next requests are in flight. Every range gets at least one
-    answer, even after the deadline. The caller may move a reader with ``skip_to``.
+    answer, even after the deadline. The caller may move a reader with ``skip_to``. ``pace`` gets
+    the bytes of each answer and may wait.
     """
+    pace = pace or Pace(None)
+    most = pace.request_bytes(REQUEST_BYTES, least=LEAST_REQUEST_BYTES)
     requests: deque[_Request] = deque()
     answered: set[int] = set()
 
@@ -190,12 +200,14 @@ def iter_chunks(
             wire,
             [r for r in readers if r.ignores_deadline or not (late and id(r) in answered)],
             requests,
+            most,
         )
 
     send()
     while requests:
         request = requests.popleft()
         answers = request.pending.result()
+        pace(sum(len(answer.records) for answer in answers))
         chunks = []
         conclusive = not any(len(answer.records) for answer in answers)
         for reader, position, answer in zip(
@@ -221,7 +233,7 @@ def _complete(wire: Wire, answer: FetchResult) -> FetchResult:
     return replace(answer, log_start=Admin(wire).offsets([key], OffsetSpec.EARLIEST)[key])
 
 
-def _send(wire: Wire, readers: list[RangeFetch], requests: deque[_Request]) -> None:
+def _send(wire: Wire, readers: list[RangeFetch], requests: deque[_Request], most: int) -> None:
     """Keep ``PREFETCHED_REQUESTS`` in flight. Small ranges share a request, large ones do not."""
     busy = {id(r) for request in requests for r in request.readers}
     idle = deque(r for r in readers if r.is_open and id(r) not in busy)
@@ -233,7 +245,7 @@ def _send(wire: Wire, readers: list[RangeFetch], requests: deque[_Request]) -> N
             weight += min(reader.est_bytes, SHARED_PARTITION_BYTES)
             if reader.est_bytes > REQUEST_BYTES:
                 break
-        share = REQUEST_BYTES if len(chosen) == 1 else SHARED_PARTITION_BYTES
+        share = most if len(chosen) == 1 else min(most, SHARED_PARTITION_BYTES)
         wanted = [r.wanted(share) for r in chosen]
-        pending = wire.fetch(wanted, max_bytes=REQUEST_BYTES, isolation=Isolation.READ_COMMITTED)
+        pending = wire.fetch(wanted, max_bytes=most, isolation=Isolation.READ_COMMITTED)
         requests.append(_Request(pending, chosen, [w.offset for w in wanted]))

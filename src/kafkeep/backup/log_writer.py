@@ -34,6 +34,7 @@ from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.pace import share_of_rate
 from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
@@ -188,6 +189,8 @@ class LogWriter:
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         write = _parse_intent(intent, self.options)
+        packed = pack(weights, bundles=count)
+        share = share_of_rate(self.options.rate_bytes, slots=self.cores, tasks=len(packed))
         return [
             BackupBundle(
                 ranges=tuple(
@@ -207,8 +210,9 @@ class LogWriter:
                 write=write,
                 seconds=self.options.cycle_ms / 1000,
                 at_ms=intent.at_ms,
+                rate_bytes=share,
             )
-            for members in pack(weights, bundles=count)
+            for members in packed
         ]
 
     def _with_metadata(

@@ -19,6 +19,7 @@ from kafkeep.objects.segment.writer import NameTakenError, SegmentIntent, Segmen
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
+from kafkeep.pace import Pace
 from kafkeep.store.open import open_store
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class BackupBundle:
     """Stop reading after about this long."""
     at_ms: int = 0
     """The clock reading of the intent."""
+    rate_bytes: float | None = None
+    """Read at most this many bytes per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +174,7 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
     deadline = time.monotonic() + bundle.seconds
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
+    pace = Pace(bundle.rate_bytes)
     with Uploads() as uploads:
         works = _open_works(
             bundle, _opener(bundle, store, uploads, wire, checks_names=checks_names)
@@ -180,7 +184,7 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
                 if time.monotonic() > deadline and any(w.writer.closed for w in works.values()):
                     break  # ranges that were not started stay in the intent
                 readers = [work.reader for work in group]
-                for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
+                for reader, chunk in iter_chunks(wire, readers, deadline=deadline, pace=pace):
                     work = works[id(reader)]
                     work.add(chunk)
                     if work.must_end(deadline):

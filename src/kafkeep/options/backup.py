@@ -103,6 +103,13 @@ class BackupOptions(RegistryOptions):
         parse=above_zero(parse_duration),
         metavar="DURATION",
     )
+    rate_bytes: int | None = option(
+        "rate",
+        "Read at most this many bytes per second from Kafka.",
+        default=None,
+        parse=above_zero(parse_size),
+        metavar="SIZE",
+    )
 
     sink: SinkSpec | None = None
     """The options of a sink; None for segments."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from kafkeep.objects.prefetch import ByteRangeReader, Prefetcher, open_prefetche
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
+from kafkeep.pace import Pace
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.read import iter_ready, iter_slices
 from kafkeep.restore.routing.routing import SAME, Routing
@@ -228,17 +228,10 @@ def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, in
 
 def pace_for(rate_bytes: float | None) -> Callable[[int], None]:
     """Return a function that waits to keep the average below ``rate_bytes`` a second."""
-    if rate_bytes is None:
-        return lambda _size: failpoint("request.before")
-    began = time.monotonic()
-    total = 0
+    pace = Pace(rate_bytes)
 
     def wait(size: int) -> None:
-        nonlocal total
         failpoint("request.before")
-        total += size
-        wait_s = total / rate_bytes - (time.monotonic() - began)
-        if wait_s > 0:
-            time.sleep(wait_s)
+        pace(size)
 
     return wait

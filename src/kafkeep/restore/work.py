@@ -9,6 +9,7 @@ from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
+from kafkeep.pace import share_of_rate
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import lanes, needs_transactions, transactional_id
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
@@ -141,8 +142,8 @@ def bundles_of(
             count = min(max(count, 1), lanes(plan))
         packed = pack_work(work, bundles=count)
     marks = plan.exact and needs_transactions(plan, options)
-    tombstones, rate = options.fill_holes == "tombstones", options.rate_bytes
-    share = rate / max(1, min(cores, len(packed))) if rate is not None else None
+    tombstones = options.fill_holes == "tombstones"
+    share = share_of_rate(options.rate_bytes, slots=cores, tasks=len(packed))
     return [
         RestoreBundle(
             work=members,

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch
+from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch, iter_chunks
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.kafka.client.wire import FetchError, FetchErrorKind, FetchResult
+from kafkeep.kafka.client.wire import FetchError, FetchErrorKind, FetchResult, FetchWanted
+from kafkeep.pace import Pace
 
 
 def reader(start: int, end: int, *, begins: bool = True) -> RangeFetch:
@@ -153,3 +156,33 @@ def test_the_epoch_is_not_known_behind_what_was_not_read() -> None:
     two.accept(answer(batch(0, 9, 5)), conclusive=True)
     two.skip_to(60)
     assert two.leader_epoch == -1
+
+
+class PacedWire:
+    """Answers each request with the next batch; notes how much it was asked for."""
+
+    def __init__(self, *batches: bytes) -> None:
+        self._batches = list(batches)
+        self.asked: list[int] = []
+
+    def fetch(self, wanted: list[FetchWanted], *, max_bytes: int, **_: object) -> PacedWire:
+        self.asked += [max_bytes, *(one.max_bytes for one in wanted)]
+        return self
+
+    def result(self) -> list[FetchResult]:
+        return [answer(self._batches.pop(0))]
+
+
+def test_every_answer_is_paid_for_before_the_next_request() -> None:
+    first, second = batch(0, 9), batch(10, 19)
+    wire = PacedWire(first, second)
+    paid: list[tuple[int, int]] = []
+
+    class Noted(Pace):
+        def __call__(self, size_bytes: int) -> None:
+            paid.append((size_bytes, len(wire.asked)))
+
+    chunks = list(iter_chunks(wire, [reader(0, 20)], deadline=math.inf, pace=Noted(8 << 20)))  # type: ignore[arg-type]
+    assert [chunk.end for _, chunk in chunks] == [10, 20]
+    assert paid == [(len(first), 2), (len(second), 4)], "before the next request is sent"
+    assert set(wire.asked) == {2 << 20}, "a quarter of a second"
