@@ -9,7 +9,7 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch, iter_chunks
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.kafka.client.wire import FetchError, FetchErrorKind, FetchResult, FetchWanted
+from kafkeep.kafka.client.wire import FetchError, FetchErrorKind, FetchPosition, FetchResult
 from kafkeep.pace import Pace
 
 
@@ -165,7 +165,7 @@ class PacedWire:
         self._batches = list(batches)
         self.asked: list[int] = []
 
-    def fetch(self, wanted: list[FetchWanted], *, max_bytes: int, **_: object) -> PacedWire:
+    def fetch(self, wanted: list[FetchPosition], *, max_bytes: int, **_: object) -> PacedWire:
         self.asked += [max_bytes, *(one.max_bytes for one in wanted)]
         return self
 
