@@ -42,7 +42,7 @@ def spark() -> None:
 @pytest.fixture(scope="module")
 def session(spark: None) -> SparkSession:
     """The session of this process, as a caller's own."""
-    return start_session()
+    return TaskRunner(start_session()).session
 
 
 @pytest.fixture(scope="module")

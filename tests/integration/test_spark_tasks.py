@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from tests.support.waiting import until
 
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
-from kafkeep.spark.tasks import MAX_PROPERTY_BYTES, WORK, TaskRow, TaskRunner
+from kafkeep.spark.tasks import TaskRow, TaskRunner
 
 pytestmark = pytest.mark.integration
 Rows = Iterator[tuple[str, dict[str, Any]]]
@@ -44,22 +45,6 @@ def test_each_bundle_is_one_task_and_runs_once(runner: TaskRunner, tmp_path: Pat
         for number in range(3)
     ]
     assert len(list(tmp_path.iterdir())) == 11
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_job_that_is_a_little_smaller_than_one_before_is_not_planned_anew(
-    runner: TaskRunner, tmp_path: Path, count: int
-) -> None:
-    def task(bundle: int) -> Rows:
-        note(tmp_path, bundle)
-        yield "done", {"bundle": bundle}
-
-    runner.run_tasks(range(3), task, label="larger")
-    planned = dict(runner._frames)
-    rows = runner.run_tasks(range(count), task, label="smaller")
-    assert rows == [TaskRow(bundle, "done", {"bundle": bundle}) for bundle in range(count)]
-    assert runner._frames == planned
-    assert len(list(tmp_path.glob("?-?*"))) == 3 + count
 
 
 def test_no_bundles_is_no_job(runner: TaskRunner) -> None:
@@ -190,8 +175,6 @@ def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
 
 
 def test_jobs_at_once_do_each_their_own(runner: TaskRunner) -> None:
-    """All of one size are one DataFrame to Spark."""
-
     def run(name: str) -> list[TaskRow]:
         def task(bundle: int) -> Rows:
             time.sleep(0.05)
@@ -204,16 +187,24 @@ def test_jobs_at_once_do_each_their_own(runner: TaskRunner) -> None:
             assert [row.body for row in rows] == [{"name": name, "bundle": n} for n in range(2)]
 
 
-@pytest.mark.parametrize("size", [10, 2 * MAX_PROPERTY_BYTES])
-def test_bundles_of_any_size_arrive_and_nothing_of_them_stays(
-    runner: TaskRunner, size: int
-) -> None:
+@pytest.mark.parametrize("size", [10, 500_000, 5_000_000])
+def test_bundles_of_any_size_arrive(runner: TaskRunner, size: int) -> None:
     def task(bundle: bytes) -> Rows:
         yield "done", {"size": len(bundle)}
 
     rows = runner.run_tasks([os.urandom(size)] * 3, task, label="size")
     assert [row.body["size"] for row in rows] == [size] * 3
-    assert runner.session.sparkContext.getLocalProperty(WORK) is None
+
+
+def test_each_task_gets_its_own_bundle_only(runner: TaskRunner) -> None:
+    """Not all bundles with each: of a hundred large ones that would be gigabytes."""
+
+    def task(bundle: bytes) -> Rows:
+        reader: Any = TaskContext.get()
+        yield "done", {"partition": reader.partitionId(), "first": bundle[0]}
+
+    rows = runner.run_tasks([bytes([n]) * 100 for n in range(40)], task, label="own")
+    assert [row.body for row in rows] == [{"partition": n, "first": n} for n in range(40)]
 
 
 def test_pools_and_job_groups_of_the_caller_are_put_back(runner: TaskRunner) -> None:

@@ -83,7 +83,7 @@ class BackgroundSession:
         if self._borrowed:
             return
         if starting is not None and not starting.cancelled() and starting.exception() is None:
-            stop_session(starting.result().session)
+            stop_session(starting.result().driver)
         elif self._jvm is not None:
             abandon_session(self._jvm)
 
@@ -103,7 +103,7 @@ class BackgroundSession:
             return False
         if starting.cancelled() or starting.exception() is not None:
             return True
-        return has_stopped(starting.result().session)
+        return has_stopped(starting.result().driver)
 
     def _start(self) -> TaskRunner:
         runner = TaskRunner(start_session(self._options, jvm=self._jvm))

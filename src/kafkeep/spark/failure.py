@@ -162,4 +162,6 @@ def _noted(error: KafkeepError, text: str) -> KafkeepError:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # of py4j
+        return short_reason(lines[1])[:300]
     return lines[0][:300] if lines else "no reason given"

@@ -88,6 +88,8 @@ class Jvm:
     folder: Path
     log: Path
     archive: ClassArchive | None
+    may_be_killed: bool = True
+    """Whether it has nothing to do when it ends."""
     stop_seconds: float = _STOP_SECONDS
     launched_at: float = field(default_factory=time.monotonic)
 
@@ -117,6 +119,8 @@ class Jvm:
 
     def stop(self) -> None:
         """End the process and remove its folder; safe to call twice."""
+        if self.may_be_killed:
+            self.process.kill()
         if self.process.stdin is not None:
             self.process.stdin.close()  # the gateway ends when its input does
         try:
@@ -153,7 +157,7 @@ def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
             env=_environment(options, home, folder),
             process_group=0,  # Ctrl-C is for the driver: it cancels the job, then ends the JVM
         )
-    jvm = Jvm(process, folder, log, archive)
+    jvm = Jvm(process, folder, log, archive, may_be_killed=write_to is None)
     atexit.register(jvm.stop)
     return jvm
 

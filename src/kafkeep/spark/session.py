@@ -11,6 +11,7 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
@@ -53,17 +54,21 @@ _LEAN_LOCAL = {
 }
 
 
+Session: TypeAlias = SparkContext | SparkSession
+"""Tasks need a context only. To make a session of it takes the JVM half a second."""
+
+
 class _Owned:
     """What this process started, so that nothing else is ever stopped."""
 
-    session: SparkSession | None = None
+    session: Session | None = None
     jvm: Jvm | None = None
     remote: str | None = None
     log: SparkLog | None = None
     """Of a JVM that spark-submit started; such a one ends with this process."""
 
 
-def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None) -> SparkSession:
+def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None) -> Session:
     """Return the active session if there is one, else start one as ``options`` say.
 
     ``jvm`` is one launched earlier, while Python was still importing. Nothing is written to
@@ -86,28 +91,33 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     return session
 
 
-def active_session() -> SparkSession | None:
+def active_session() -> Session | None:
     """Return the session of this process, ours or the caller's, whichever thread asks."""
     with suppress(PySparkException):
         active = SparkSession.getActiveSession()
         if active is not None:
             return active
-    if SparkContext._active_spark_context is not None:  # active sessions are known by thread
-        return SparkSession.builder.getOrCreate()
-    return None
+    return SparkContext._active_spark_context  # active sessions are known by thread
 
 
-def has_stopped(session: SparkSession) -> bool:
+def context_of(session: Session) -> SparkContext | None:
+    """Return the context of a session whose driver is here; None for one of Spark Connect."""
+    if isinstance(session, SparkContext):
+        return session
+    return session.sparkContext if hasattr(session, "_jsparkSession") else None
+
+
+def has_stopped(session: Session) -> bool:
     """Whether Spark itself has ended the application: a master did, or lost all its executors."""
-    if not is_classic(session):
+    context = context_of(session)
+    if context is None:
         return False
-    context = session.sparkContext
     with suppress(Exception):
         return context._jsc is None or bool(context._jsc.sc().isStopped())
     return False
 
 
-def why_stopped(session: SparkSession) -> tuple[str, str]:
+def why_stopped(session: Session) -> tuple[str, str]:
     """Return why Spark ended the application of a session, and a hint where more is said."""
     if session is _Owned.session and _Owned.log is not None:
         return find_cause(_Owned.log.path), _Owned.log.keep()
@@ -116,14 +126,18 @@ def why_stopped(session: SparkSession) -> tuple[str, str]:
     return "its master ended it", "See the driver's log, and the page of the master."
 
 
-def stop_session(session: SparkSession) -> None:
-    """Stop a session that ``start_session`` started; a caller's own is left alone."""
+def stop_session(session: Session) -> None:
+    """Stop a session that ``start_session`` started; a caller's own is left alone.
+
+    A JVM of ours is ended as it is: no job runs any more, and its folder is all it leaves.
+    """
     if _Owned.session is None or session is not _Owned.session:
         return
-    with suppress(Exception):  # it may have died already, and we are leaving
-        if is_classic(session) or _Owned.remote is None or answers(_Owned.remote):
-            session.stop()  # Spark Connect would ask a server that is gone for ten minutes
     jvm, _Owned.session, _Owned.jvm = _Owned.jvm, None, None
+    if jvm is None or not jvm.may_be_killed:
+        with suppress(Exception):  # it may have died already, and we are leaving
+            if context_of(session) or _Owned.remote is None or answers(_Owned.remote):
+                session.stop()  # Spark Connect would ask a server that is gone for ten minutes
     if jvm is None:
         return
     _forget_gateway()
@@ -140,21 +154,17 @@ def abandon_session(jvm: Jvm) -> None:
     jvm.stop()
 
 
-def is_classic(session: SparkSession) -> bool:
-    """Whether the driver is in this process, not behind Spark Connect."""
-    return hasattr(session, "_jsparkSession")
-
-
-def task_slots(session: SparkSession) -> int:
+def task_slots(session: Session) -> int:
     """Return how many tasks run at once; the cores of this machine when Spark does not say."""
-    if is_classic(session):
-        return max(1, int(session.sparkContext.defaultParallelism))
+    context = context_of(session)
+    if context is not None:
+        return max(1, int(context.defaultParallelism))
     with suppress(PySparkException, ValueError):
         return max(1, int(session.conf.get("spark.default.parallelism", "") or usable_cores()))
     return usable_cores()
 
 
-def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
+def _start(options: SparkOptions, jvm: Jvm | None) -> Session:
     if options.remote is not None:
         return _start_remote(options.remote, options)
     if jvm is None and can_start_lean(options):
@@ -173,7 +183,7 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
     context = SparkContext(conf=conf, gateway=gateway)
     # A JVM that dies under it makes this server print a traceback; the job itself will tell.
     context._accumulatorServer.handle_error = _keep_quiet
-    return SparkSession(context)
+    return context
 
 
 def _start_remote(remote: str, options: SparkOptions) -> SparkSession:

@@ -1,12 +1,11 @@
 """Run bundles of work as Spark tasks, one task for each bundle, and return the rows they report.
 
-Bundles and the function travel to the tasks together. A task yields small rows that say what it
-did; record data never passes through the JVM.
+A task yields small rows that say what it did; record data never passes through the JVM.
 
-To describe a DataFrame to the JVM and to have it planned takes a tenth of a second, longer than
-many a job. ``TaskRunner`` therefore makes one DataFrame for each number of tasks and keeps it: to
-Spark every job is numbers in, rows out. What its tasks are to do travels beside it, as a property
-of the job, and each worker looks it up.
+On a classic session the job is an RDD with one partition for each bundle: each task gets its own
+bundle only, and the JVM has nothing to plan. A DataFrame would have it load Spark SQL, which takes
+half a second of each run. Spark Connect has no RDDs: there the job is a DataFrame of numbers, and
+all bundles travel with the function.
 
 A job on a classic session has a group of its own. It is counted while it runs, and cancelled when
 nobody wants it any more.
@@ -17,46 +16,25 @@ from __future__ import annotations
 import pickle
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import orjson
-import pyarrow as pa
-from cryptography.fernet import Fernet
-from py4j.clientserver import ClientServer
-from pyspark import SparkContext, TaskContext, cloudpickle
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark import RDD, SparkContext, cloudpickle
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
-from kafkeep.spark.session import has_stopped, is_classic, task_slots, why_stopped
+from kafkeep.spark.session import Session, context_of, has_stopped, task_slots, why_stopped
 from kafkeep.store.local_files import disk_fault
 
-RunOne = Callable[[int], pa.RecordBatch]
-"""Does the work of the bundle with this number, and returns its rows."""
-_FrameRun = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-ROWS = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
-_SPARK_ROWS = StructType(
-    [
-        StructField("bundle", LongType()),
-        StructField("kind", StringType()),
-        StructField("body", BinaryType()),
-    ]
-)
-"""The same for Spark, which would ask the JVM to parse it from text."""
-WORK = "kafkeep.work"
-MAX_PROPERTY_BYTES = 256 * 1024
-"""Each task gets a copy of the job's properties; what is larger travels with the function."""
 T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 ERROR_KIND = "error"
-SPARE_TASKS = 8
-"""This many idle tasks take less time than to have the JVM plan another job."""
 _DESCRIBING = threading.Lock()
 """Jobs that are described to the JVM at the same time compete for the interpreter with everything
 else in the process. One after the other they take no longer, and leave it free."""
@@ -78,21 +56,28 @@ class TaskRow:
     body: dict[str, Any]
 
 
+_Reported = tuple[int, str, bytes]
+"""The number of a bundle, the kind of a row, and its body as JSON."""
+
+
 class TaskRunner:
     """Runs tasks in one Spark session; ``cores`` of them at once. Threads may share it."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self.session = session
-        self.cores = task_slots(session)
-        # Spark shows and logs properties, so what tasks are to do is encrypted. The key is in the
-        # function, which is neither shown nor logged.
-        self._key = Fernet.generate_key()
-        self._frames: dict[int, DataFrame] = {}
+    def __init__(self, driver: Session) -> None:
+        self.driver = driver
+        self.cores = task_slots(driver)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session for Spark SQL; it is made when somebody asks for it."""
+        if isinstance(self.driver, SparkContext):
+            return SparkSession.builder.getOrCreate()
+        return self.driver
 
     def run_first_job(
         self, first: Callable[[], None] | None = None, *, label: str = "start"
     ) -> None:
-        """Run a job that starts the workers and has the JVM plan it, so that the next need not.
+        """Run a job that starts the workers, so that the next need not.
 
         It calls ``first`` in each worker. An error in it is ignored: the job that needs what
         ``first`` prepares meets it again, and reports it.
@@ -120,78 +105,68 @@ class TaskRunner:
         """
         if not bundles:
             return []
-        count = len(bundles)
-        with ExitStack() as job:
-            with _DESCRIBING:
-                job.enter_context(
-                    self._watched(
-                        label=label, pool=pool, count=count, on_progress=on_progress, stop=stop
-                    )
-                )
-                # Empty tasks would be counted as progress, and wait for room beside other jobs.
-                spare = SPARE_TASKS if pool is None and on_progress is None else 0
-                frame = job.enter_context(self._frame(count, _Run(task, bundles), spare=spare))
-            try:
-                collected = frame.collect()
-            except KeyboardInterrupt:
-                raise
-            except Exception as error:
-                if (interrupt := interruption(error)) is not None:
-                    raise interrupt from error
-                raise _explain(self.session, error, label) from error
-        return _read_rows(collected)
+        try:
+            reported = self._collect(
+                bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
+            )
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:
+            if (interrupt := interruption(error)) is not None:
+                raise interrupt from error
+            raise _explain(self.driver, error, label) from error
+        return _read_rows(reported)
 
-    def _watched(
+    def _collect(
         self,
+        bundles: Sequence[T],
+        task: Task[T],
         *,
         label: str,
         pool: str | None,
-        count: int,
         on_progress: OnProgress | None,
         stop: threading.Event | None,
-    ) -> AbstractContextManager[None]:
-        if not is_classic(self.session):  # Connect has no job groups of this kind, and no pools
-            return nullcontext()
-        return watch_job(
-            self.session.sparkContext,
+    ) -> Sequence[_Reported]:
+        context = context_of(self.driver)
+        if context is None:  # Connect has no job groups of this kind, and no pools
+            return _collect_frame(self.session, bundles, task)
+        with watch_job(
+            context,
             group=f"kafkeep-{uuid.uuid4().hex}",
             label=label,
             pool=pool,
-            count=count,
+            count=len(bundles),
             on_progress=on_progress,
             stop=stop,
-        )
-
-    @contextmanager
-    def _frame(self, count: int, run_one: RunOne, *, spare: int = 0) -> Iterator[DataFrame]:
-        """Yield what to collect: ``run_one`` for each number below ``count``, a task each.
-
-        Where that saves describing another frame, it has up to ``spare`` tasks more, with the next
-        numbers. This thread must collect it, before the body ends.
-        """
-        work = cloudpickle.dumps(run_one)
-        if not has_own_properties(self.session) or len(work) > MAX_PROPERTY_BYTES:
-            yield _describe(self.session, count, _carrying(run_one))
-            return
-        count = min((one for one in self._frames if count <= one <= count + spare), default=count)
-        if count not in self._frames:
-            self._frames[count] = _describe(self.session, count, _looking_up(self._key))
-        sealed = Fernet(self._key).encrypt(work).decode()
-        self.session.sparkContext.setLocalProperty(WORK, sealed)
-        try:
-            yield self._frames[count]
-        finally:
-            with suppress(Exception):  # the gateway may be gone, and the property with it
-                self.session.sparkContext.setLocalProperty(WORK, None)
+        ):
+            return _collect_rdd(context, bundles, task)
 
 
-def has_own_properties(session: SparkSession) -> bool:
-    """Return whether a job's properties belong to the thread that set them.
+def _collect_rdd(context: SparkContext, bundles: Sequence[T], task: Task[T]) -> Sequence[_Reported]:
+    """Run the tasks as an RDD whose partitions hold a bundle each.
 
-    Spark Connect has none. With PYSPARK_PIN_THREAD=false they belong to whichever thread of the JVM
-    is at hand: a job would run another job's work, or find none.
+    The bundles go to the JVM in one call, and in memory: they hold secrets.
     """
-    return is_classic(session) and isinstance(session.sparkContext._gateway, ClientServer)
+    with _DESCRIBING:
+        parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
+        framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        java: Any = context._jvm
+        stream = java.java.io.ByteArrayInputStream(bytearray(framed))
+        scala_context = context._jsc.sc()
+        rows = java.PythonRDD.readRDDFromInputStream(scala_context, stream, len(parts))
+        job = RDD(rows, context, NoOpSerializer()).mapPartitions(_RunBundles(task))
+        job._jrdd  # noqa: B018 - pickles the function, and hands it to the JVM
+    return list(job.collect())
+
+
+def _collect_frame(
+    session: SparkSession, bundles: Sequence[T], task: Task[T]
+) -> Sequence[_Reported]:
+    """Run the tasks as a DataFrame of their numbers."""
+    from kafkeep.spark.frame_tasks import collect_frame  # noqa: PLC0415 - of Spark SQL and Arrow
+
+    parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
+    return collect_frame(session, parts, _RunBundles(task))
 
 
 @contextmanager
@@ -242,35 +217,9 @@ def watch_job(
                 context.setLocalProperty(key, value)
 
 
-def _describe(session: SparkSession, count: int, run: _FrameRun) -> DataFrame:
-    return session.range(0, count, 1, count).mapInArrow(run, _SPARK_ROWS)
-
-
-def _carrying(run_one: RunOne) -> _FrameRun:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run_all(batches, run_one)
-
-    return run
-
-
-def _looking_up(key: bytes) -> _FrameRun:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context: Any = TaskContext.get()
-        work = Fernet(key).decrypt(context.getLocalProperty(WORK))
-        return _run_all(batches, pickle.loads(work))
-
-    return run
-
-
-def _run_all(batches: Iterator[pa.RecordBatch], run_one: RunOne) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield run_one(number)
-
-
-def _read_rows(collected: Sequence[Any]) -> list[TaskRow]:
+def _read_rows(reported: Sequence[_Reported]) -> list[TaskRow]:
     """Return the rows by bundle; raise the first error that a task reported."""
-    rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in collected]
+    rows = [TaskRow(bundle, kind, orjson.loads(body)) for bundle, kind, body in reported]
     rows.sort(key=lambda row: row.bundle)  # stable: the order inside a bundle stays
     for row in rows:
         if row.kind == ERROR_KIND:
@@ -278,9 +227,9 @@ def _read_rows(collected: Sequence[Any]) -> list[TaskRow]:
     return rows
 
 
-def _explain(session: SparkSession, error: Exception, label: str) -> KafkeepError:
-    if is_ended_application(error) and has_stopped(session):
-        why, hint = why_stopped(session)
+def _explain(driver: Session, error: Exception, label: str) -> KafkeepError:
+    if is_ended_application(error) and has_stopped(driver):
+        why, hint = why_stopped(driver)
         return explain_end(error, label, why=why, hint=hint)
     return explain_failure(error, label)
 
@@ -293,18 +242,16 @@ def _call_first(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Run(Generic[T]):
-    """Runs in the Python worker: takes the number of a bundle, returns its rows.
-
-    A number that no bundle has belongs to a spare task.
-    """
+class _RunBundles(Generic[T]):
+    """Runs in the Python worker: takes pickled bundles with their numbers, returns their rows."""
 
     task: Task[T]
-    bundles: Sequence[T]
 
-    def __call__(self, number: int) -> pa.RecordBatch:
-        spare = number >= len(self.bundles)
-        return _rows_of(number, [] if spare else _guarded(self.task, self.bundles[number]))
+    def __call__(self, parts: Iterable[bytes]) -> Iterator[_Reported]:
+        for part in parts:
+            number, bundle = pickle.loads(part)
+            for kind, body in _guarded(self.task, bundle):
+                yield number, kind, orjson.dumps(body)
 
 
 def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
@@ -324,23 +271,6 @@ def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
 def _error_row(error: KafkeepError) -> tuple[str, dict[str, Any]]:
     body = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
     return ERROR_KIND, body
-
-
-def _rows_of(bundle: int, rows: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
-    numbers = np.full(len(rows), bundle, dtype=np.int64)
-    columns = [
-        pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(numbers)]),
-        _texts(pa.string(), [kind.encode() for kind, _ in rows]),
-        _texts(pa.binary(), [orjson.dumps(body) for _, body in rows]),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ROWS)
-
-
-def _texts(kind: pa.DataType, values: list[bytes]) -> pa.Array:
-    """Return the values as an array; ``pa.array`` would import pandas, for a second."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(kind, len(values), buffers)
 
 
 def _rebuild_error(body: dict[str, Any]) -> KafkeepError:

@@ -5,50 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from py4j.clientserver import ClientServer
-from py4j.java_gateway import JavaGateway
 from tests.support.waiting import PATIENCE_S
 
-from kafkeep.spark.tasks import _rows_of, has_own_properties, watch_job
-
-
-def classic(gateway: type) -> Any:
-    """Return a session with a driver in this process, behind a gateway that nobody started."""
-    context = SimpleNamespace(_gateway=gateway.__new__(gateway))
-    return SimpleNamespace(_jsparkSession=object(), sparkContext=context)
-
-
-@pytest.mark.parametrize(
-    ("session", "own"),
-    [
-        (classic(ClientServer), True),
-        (classic(JavaGateway), False),
-        (SimpleNamespace(), False),
-    ],
-    ids=["pinned threads", "PYSPARK_PIN_THREAD=false", "Spark Connect"],
-)
-def test_work_travels_as_a_property_only_where_properties_are_the_threads_own(
-    session: Any, own: bool
-) -> None:
-    assert has_own_properties(session) is own
+from kafkeep.spark.frame_tasks import rows_as_arrow
+from kafkeep.spark.tasks import watch_job
 
 
 def test_rows_come_as_they_were_reported() -> None:
-    rows = _rows_of(7, [("object", {"text": "ä"}), ("", {}), ("range", {"number": 1})])
-    assert rows.to_pylist() == [
-        {"bundle": 7, "kind": "object", "body": '{"text":"ä"}'.encode()},
-        {"bundle": 7, "kind": "", "body": b"{}"},
-        {"bundle": 7, "kind": "range", "body": b'{"number":1}'},
-    ]
+    told = [(7, "object", '{"text":"ä"}'.encode()), (7, "", b"{}"), (8, "range", b'{"number":1}')]
+    rows = rows_as_arrow(told)
+    assert [(row["bundle"], row["kind"], row["body"]) for row in rows.to_pylist()] == told
     rows.validate(full=True)
 
 
 def test_a_task_without_anything_to_report_has_no_rows() -> None:
-    rows = _rows_of(7, [])
+    rows = rows_as_arrow([])
     rows.validate(full=True)
     assert rows.num_rows == 0
 
@@ -57,8 +30,8 @@ def test_reporting_does_not_import_pandas() -> None:
     """It takes a worker most of a second, at the begin of every command."""
     program = (
         "import sys\n"
-        "from kafkeep.spark.tasks import _rows_of\n"
-        "_rows_of(0, [('object', {})])\n"
+        "from kafkeep.spark.frame_tasks import rows_as_arrow\n"
+        "rows_as_arrow([(0, 'object', b'{}')])\n"
         "print('pandas' in sys.modules)\n"
     )
     told = subprocess.run(
