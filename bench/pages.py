@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 import time
+import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,10 +120,11 @@ def _create_connectors(
     service: ServeProcess, status: DevStatus, archive: str, busy: list[str]
 ) -> None:
     """Create the backup of all topics, three sinks of one topic each, and a restore."""
+    run = uuid.uuid4().hex[:6]
     wait_for(lambda: service.metrics()["kafkeep_leader", ""] == 1, "the service leads")
     s3 = {
         key: value
-        for key, value in json_sink(status, busy[0], "sinks").items()
+        for key, value in json_sink(status, busy[0], run).items()
         if key.startswith(("s3.", "store.url", "aws."))
     }
     lake = {
@@ -134,13 +136,13 @@ def _create_connectors(
     }
     service.put(f"/connectors/{LAKE}/config", lake)
     for topic in busy[:3]:
-        sink = json_sink(status, topic, "sinks") | {"flush.size": "20"}
+        sink = json_sink(status, topic, run) | {"flush.size": "20"}
         service.put(f"/connectors/{topic}-json/config", sink)
     wait_for(lambda: service.records([f"{busy[0]}-json"]) > 0, "a sink has committed")
     back = {
         **s3,
         "connector.class": "kafkeep.Restore",
-        "topics": f"{busy[0]}:{busy[0]}-back",
+        "topics": f"{busy[0]}:{busy[0]}-{run}",
         "restore.log": f"{busy[0]}-json",
     }
     service.put("/connectors/back/config", back)

@@ -16,11 +16,14 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
 )
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from kafkeep.errors import EnvironmentFault, PreflightError, TransientError
 from kafkeep.kafka.client.errors import DENIED, UNKNOWN_TOPIC_OR_PARTITION, refusal
 from kafkeep.kafka.client.fetch import Isolation
+from kafkeep.kafka.client.large_requests import (
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
 from kafkeep.kafka.client.metadata import (
     LeaderAnswers,
     Routes,
@@ -35,8 +38,9 @@ _CONSUMER = -1
 _LATEST = -1
 _EARLIEST = -2
 _DELETE_TIMEOUT_MS = 30_000
+_SET_ON_TOPIC = 1
 _CONFIG_SOURCES = {
-    1: "topic",
+    _SET_ON_TOPIC: "topic",
     2: "broker",
     3: "cluster",
     4: "server.properties",
@@ -136,18 +140,33 @@ class Cluster:
     def topic_configs(self, names: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the settings of each topic itself, without defaults and secrets."""
         return {
-            name: {
-                key: config.value
-                for key, config in configs.items()
-                if config.source == "topic" and not config.sensitive and config.value is not None
+            result.resource_name: {
+                config.name: config.value
+                for config in result.configs
+                if config.config_source == _SET_ON_TOPIC
+                and not config.is_sensitive
+                and config.value is not None
             }
-            for name, configs in self.all_topic_configs(names).items()
+            for result in self._describe_configs(names)
         }
 
     def all_topic_configs(self, names: Collection[str]) -> dict[str, dict[str, ConfigValue]]:
         """Return every effective setting of each topic, including defaults."""
+        return {
+            result.resource_name: {
+                config.name: ConfigValue(
+                    config.value,
+                    _CONFIG_SOURCES.get(config.config_source, "unknown"),
+                    bool(config.is_sensitive),
+                )
+                for config in result.configs
+            }
+            for result in self._describe_configs(names)
+        }
+
+    def _describe_configs(self, names: Collection[str]) -> list[Any]:
         if not names:
-            return {}
+            return []
         kind = DescribeConfigsRequest.DescribeConfigsResource
 
         def make() -> Any:
@@ -160,17 +179,7 @@ class Cluster:
         answer = self.wire.call(self.routes.any_broker, make, codes_of("results"))
         for result in answer.results:
             check_code(result.error_code, f"topic {result.resource_name}", result.error_message)
-        return {
-            result.resource_name: {
-                config.name: ConfigValue(
-                    config.value,
-                    _CONFIG_SOURCES.get(config.config_source, "unknown"),
-                    bool(config.is_sensitive),
-                )
-                for config in result.configs
-            }
-            for result in answer.results
-        }
+        return list(answer.results)
 
     def offsets(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec
@@ -238,71 +247,80 @@ class OffsetRequests:
         self, times: Mapping[TopicPartition, int], isolation: Isolation
     ) -> dict[TopicPartition, int]:
         """Return the first offset at or after each time; -1 if there is none."""
-        kind = ListOffsetsRequest.ListOffsetsTopic
-        return await self._ask_leaders(
-            times,
-            lambda topic, index, epoch: kind.ListOffsetsPartition(
-                partition_index=index, current_leader_epoch=epoch, timestamp=times[topic, index]
-            ),
-            lambda asked: ListOffsetsRequest(
+
+        def make(epochs: Mapping[TopicPartition, int]) -> Any:
+            request = ListOffsetsRequest(
                 replica_id=_CONSUMER,
                 isolation_level=int(isolation),
-                topics=[kind(name=topic, partitions=parts) for topic, parts in asked.items()],
                 timeout_ms=self._routes.link.request_timeout_ms,
                 min_version=1,
-            ),
-            lambda topic, part: ((topic.name, part.partition_index), part.offset),
-        )
+            )
+            request.partitions = {key: (epoch, times[key]) for key, epoch in epochs.items()}
+            return request
+
+        def read(answer: Any) -> LeaderAnswers[int]:
+            found = answer.partitions
+            return LeaderAnswers(found.values("offset"), found.errors())
+
+        return await self._ask_leaders(times, make, read)
 
     async def delete_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Move each log start offset up to the given offset; return the log start offsets."""
         kind = DeleteRecordsRequest.DeleteRecordsTopic
-        return await self._ask_leaders(
-            offsets,
-            lambda topic, index, _epoch: kind.DeleteRecordsPartition(
-                partition_index=index, offset=offsets[topic, index]
-            ),
-            lambda asked: DeleteRecordsRequest(
+
+        def make(epochs: Mapping[TopicPartition, int]) -> Any:
+            asked: dict[str, list[Any]] = defaultdict(list)
+            for topic, index in epochs:
+                part = kind.DeleteRecordsPartition(
+                    partition_index=index, offset=offsets[topic, index]
+                )
+                asked[topic].append(part)
+            return DeleteRecordsRequest(
                 topics=[kind(name=topic, partitions=parts) for topic, parts in asked.items()],
                 timeout_ms=_DELETE_TIMEOUT_MS,
-            ),
-            lambda topic, part: ((topic.name, part.partition_index), part.low_watermark),
-        )
+            )
+
+        def read(answer: Any) -> LeaderAnswers[int]:
+            found = {
+                (topic.name, part.partition_index): part
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+            return LeaderAnswers(
+                {key: part.low_watermark for key, part in found.items()},
+                {key: part.error_code for key, part in found.items() if part.error_code},
+            )
+
+        return await self._ask_leaders(offsets, make, read)
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd]:
         """Return the end of each leader epoch in the leader's log."""
-        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        return await self._ask_leaders(
-            epochs,
-            lambda topic, index, epoch: kind.OffsetForLeaderPartition(
-                partition=index, current_leader_epoch=epoch, leader_epoch=epochs[topic, index]
-            ),
-            lambda asked: OffsetForLeaderEpochRequest(
-                replica_id=_CONSUMER,
-                topics=[kind(topic=topic, partitions=parts) for topic, parts in asked.items()],
-                min_version=2,
-            ),
-            lambda topic, part: (
-                (topic.topic, part.partition),
-                EpochEnd(part.leader_epoch, part.end_offset),
-            ),
-        )
+
+        def make(leader_epochs: Mapping[TopicPartition, int]) -> Any:
+            request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, min_version=2)
+            request.partitions = {key: (epoch, epochs[key]) for key, epoch in leader_epochs.items()}
+            return request
+
+        def read(answer: Any) -> LeaderAnswers[EpochEnd]:
+            found = answer.partitions
+            ends = map(EpochEnd, *(found.rows[f].tolist() for f in EpochEnd._fields))
+            return LeaderAnswers(dict(zip(found.keys, ends, strict=True)), found.errors())
+
+        return await self._ask_leaders(epochs, make, read)
 
     async def _ask_leaders(
         self,
         partitions: Collection[TopicPartition],
-        describe: Callable[[str, int, int], Any],
-        make: Callable[[Mapping[str, list[Any]]], Any],
-        read: Callable[[Any, Any], tuple[TopicPartition, Value]],
+        make: Callable[[Mapping[TopicPartition, int]], Any],
+        read: Callable[[Any], LeaderAnswers[Value]],
     ) -> dict[TopicPartition, Value]:
         """Send each leader a request for its partitions; return the values that ``read`` yields.
 
-        ``describe`` gets topic, partition and leader epoch and returns the part of the request
-        about them; ``make`` builds the request from these parts by topic.
+        ``make`` builds the request from the leader epochs of the partitions to ask about.
         """
 
         async def ask(
@@ -311,17 +329,8 @@ class OffsetRequests:
             topics: Mapping[str, TopicDescription],
             deadline: float,
         ) -> LeaderAnswers[Value]:
-            asked: dict[str, list[Any]] = defaultdict(list)
-            for topic, index in wanted:
-                epoch = topics[topic].partitions[index].leader_epoch
-                asked[topic].append(describe(topic, index, epoch))
-            answer = await self._routes.link.send(make(asked), node, deadline=deadline)
-            found: dict[TopicPartition, tuple[int, Value]] = {}
-            for answered in answer.topics:
-                for part in answered.partitions:
-                    partition, value = read(answered, part)
-                    found[partition] = (part.error_code, value)
-            return found
+            epochs = {(t, index): topics[t].partitions[index].leader_epoch for t, index in wanted}
+            return read(await self._routes.link.send(make(epochs), node, deadline=deadline))
 
         return await self._routes.leaders(partitions, ask)
 

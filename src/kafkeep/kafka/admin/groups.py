@@ -18,6 +18,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafkeep.errors import KafkeepError, PreflightError, TransientError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.errors import DENIED, RETRIABLE, is_final, refusal
+from kafkeep.kafka.client.large_answers import GroupAnswer
 from kafkeep.kafka.client.metadata import Routes, TopicPartition, format_partition
 from kafkeep.retry import KAFKA_GROUPS
 
@@ -136,11 +137,8 @@ class Coordinators:
         else:
             request = OffsetFetchRequest(version=version, group_id=groups[0], topics=None)
         answer = await self._link.send(request, node, deadline=deadline)
-        if version >= _FIRST_VERSION_WITH_MANY_GROUPS:
-            for group in answer.groups:
-                _take_group(group.group_id, group, found)
-        else:
-            _take_group(groups[0], answer, found)
+        for group in answer.groups:
+            _take_group(group.group_id or groups[0], group, found)
 
     async def coordinator(self, group: str) -> int:
         """Return the node that coordinates a group."""
@@ -236,7 +234,7 @@ def _outcomes(group: str, answer: Any) -> Iterator[tuple[int, str]]:
             yield part.error_code, f"group {group} on {where}"
 
 
-def _take_group(name: str, group: Any, found: GroupOffsets) -> None:
+def _take_group(name: str, group: GroupAnswer, found: GroupOffsets) -> None:
     if group.error_code in DENIED:
         found.denied.append(name)
     elif group.error_code == _GROUP_NOT_FOUND:
@@ -244,11 +242,10 @@ def _take_group(name: str, group: Any, found: GroupOffsets) -> None:
     elif group.error_code and group.error_code not in RETRIABLE:
         raise refusal(group.error_code, f"group {name}")
     elif not group.error_code:
+        errors = group.partitions.errors()
+        offsets = group.partitions.values("committed_offset")
         found.offsets[name] = {
-            (topic.name, part.partition_index): part.committed_offset
-            for topic in group.topics
-            for part in topic.partitions
-            if part.error_code == 0 and part.committed_offset >= 0
+            key: offset for key, offset in offsets.items() if offset >= 0 and key not in errors
         }
 
 

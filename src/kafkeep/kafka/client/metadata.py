@@ -15,11 +15,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
 from kafkeep.errors import KafkeepError, PreflightError, TransientError, UsageError
+from kafkeep.kafka.client import large_answers  # noqa: F401 - it decodes the answers
 from kafkeep.kafka.client.connection import Link
 from kafkeep.kafka.client.errors import (
     DENIED,
@@ -35,11 +36,19 @@ from kafkeep.retry import KAFKA
 TopicPartition = tuple[str, int]
 Codes = Callable[[Any], Collection[int]]
 Value = TypeVar("Value")
-LeaderAnswers = Mapping[TopicPartition, tuple[int, Value]]
 _ONE_BROKER_SECONDS = 3.0
 _UNKNOWN_GRACE_SECONDS = 3.0
 """How long a topic may be unknown, because brokers learn of a new topic with a delay."""
 _FRESH_SECONDS = 300.0
+_NO_LEADERS: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswers(Generic[Value]):
+    """One leader's answer: a value for each partition, and the error codes that are not 0."""
+
+    values: Mapping[TopicPartition, Value]
+    errors: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,10 @@ class TopicDescription:
     internal: bool = False
     partitions: Mapping[int, PartitionDescription] = field(default_factory=dict)
     error_code: int = 0
+
+    def leaders(self) -> dict[int, int]:
+        """Return the leader of each partition that has one."""
+        return {n: one.leader for n, one in self.partitions.items() if one.leader is not None}
 
     @property
     def partition_count(self) -> int:
@@ -96,6 +109,7 @@ class Metadata:
         self._link = link
         self._topics: dict[str, TopicDescription] = {}
         self._seen: dict[str, float] = {}
+        self._described: dict[str, tuple[Any, TopicDescription]] = {}
         self.controller: int | None = None
         self.cluster_id: str | None = None
 
@@ -122,14 +136,22 @@ class Metadata:
         if names is not None:
             wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
         answer = await self._ask(wanted, deadline)
-        self._link.cluster.update_metadata(answer)
+        topics, answer.topics = answer.topics, []
+        self._link.cluster.update_metadata(answer)  # nobody asks it for topics
         self.controller = answer.controller_id if answer.controller_id >= 0 else None
         self.cluster_id = answer.cluster_id
-        found = {topic.name: _describe(topic) for topic in answer.topics}
+        found = {topic.name: self._description(topic) for topic in topics}
         now = time.monotonic()
         self._topics.update(found)
         self._seen.update(dict.fromkeys(found, now))
         return found
+
+    def _description(self, topic: Any) -> TopicDescription:
+        """Describe a topic; the same object as before if it is unchanged."""
+        known = self._described.get(topic.name)
+        if known is None or known[0] is not topic:
+            known = self._described[topic.name] = topic, _describe(topic)
+        return known[1]
 
     async def _ask(self, topics: list[Any] | None, deadline: float) -> Any:
         await self._link.connect()
@@ -287,7 +309,12 @@ class Routes:
         topics = await self.metadata.topics({topic for topic, _ in todo}, deadline=deadline)
         grouped: dict[int, list[TopicPartition]] = defaultdict(list)
         last: KafkeepError | None = None
+        led = {name: topic.leaders() for name, topic in topics.items() if not topic.error_code}
         for partition in todo:
+            leader = led.get(partition[0], _NO_LEADERS).get(partition[1])
+            if leader is not None:
+                grouped[leader].append(partition)
+                continue
             leader = self._leader(partition, topics, began)
             if leader is None:
                 last = TransientError(f"{format_partition(partition)} has no leader")
@@ -323,10 +350,11 @@ class Routes:
         self, answers: LeaderAnswers[Value], done: dict[TopicPartition, Value]
     ) -> KafkeepError | None:
         last: KafkeepError | None = None
-        for partition, (code, value) in answers.items():
-            if code == 0:
-                done[partition] = value
-                continue
+        if not answers.errors:
+            done.update(answers.values)
+            return None
+        done.update({key: one for key, one in answers.values.items() if key not in answers.errors})
+        for partition, code in answers.errors.items():
             if code in STALE_METADATA:
                 self.metadata.stale([partition[0]])
             last = refusal(code, format_partition(partition))

@@ -26,6 +26,7 @@ from kafkeep.kafka.client.errors import (
     error_name,
     refusal,
 )
+from kafkeep.kafka.client.large_requests import encode_length
 from kafkeep.kafka.client.metadata import (
     Metadata,
     TopicDescription,
@@ -78,13 +79,7 @@ class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
 
 
 def _count(items: Any) -> bytes:
-    """Return the length prefix of a compact type: one more than the length, because 0 is null."""
-    left, out = len(items) + 1, bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
+    return encode_length(len(items))
 
 
 _ACKS_FROM_ALL = -1
