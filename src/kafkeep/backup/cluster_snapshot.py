@@ -7,9 +7,12 @@ batch shows this: in the new log, the epoch ends before the archived position.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import NamedTuple
 
 from kafkeep.archive.commit import Intent, LogSpan
 from kafkeep.archive.entry import PartitionId
@@ -25,9 +28,8 @@ UNLISTED_MS = 5_000
 """Timeout for groups that Kafka does not list. No records are read in the meantime."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSnapshot:
-    """One partition.
+class PartitionSnapshot(NamedTuple):
+    """One partition. A tuple, because a large cluster has tens of thousands in each snapshot.
 
     ``stable`` is the last stable offset, up to which read-committed consumers read.
     ``size_bytes`` is None if Kafka does not report it.
@@ -74,6 +76,8 @@ class ClusterDetails:
     configs: Mapping[str, Mapping[str, str]]
     groups: GroupOffsets
     bytes_per_offset: Mapping[TopicPartition, float]
+    took_ms: int = 0
+    """How long it took to read them, with the offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,7 @@ def take_snapshot(
     ``described`` holds the topics if they are already described. ``details`` of an earlier snapshot
     are reused if they describe the same topics. ``complete_snapshot`` explains the other arguments.
     """
+    began = time.monotonic()
     if described is None:
         described = describe_topics(admin, options)
     ids = {name: topic.topic_id for name, topic in described.items()}
@@ -162,6 +167,7 @@ def take_snapshot(
         configs=configs,
         groups=groups,
         bytes_per_offset=_bytes_per_offset(partitions),
+        took_ms=int((time.monotonic() - began) * 1000),
     )
     topics = {
         name: TopicSnapshot(
@@ -169,7 +175,7 @@ def take_snapshot(
             topic.topic_id,
             topic.replication_factor,
             configs[name],
-            tuple(partitions[name, number] for number in range(topic.partition_count)),
+            tuple(map(partitions.__getitem__, _keys(topic))),
         )
         for name, topic in described.items()
     }
@@ -203,21 +209,27 @@ def complete_snapshot(
     epoch_ends = load_epoch_ends(admin, {k: e for k, e in (epochs or {}).items() if k in there})
     late = admin.offsets_for_times({k: at for k, at in (times or {}).items() if k in there})
     topics = {
-        name: replace(
-            topic,
-            partitions=tuple(
-                replace(
-                    partition,
-                    epoch_end=epoch_ends.get((name, number)),
-                    late_offset=late.get((name, number)),
-                )
-                for number, partition in enumerate(topic.partitions)
-            ),
-        )
+        name: replace(topic, partitions=_completed(topic, epoch_ends, late))
         for name, topic in snapshot.topics.items()
     }
     whole = replace(snapshot, topics=topics)
     return _with_unlisted_groups(admin, options, whole, known_groups or {})
+
+
+def _completed(
+    topic: TopicSnapshot,
+    epoch_ends: Mapping[TopicPartition, int],
+    late: Mapping[TopicPartition, int | None],
+) -> tuple[PartitionSnapshot, ...]:
+    keys = list(zip(repeat(topic.topic), range(len(topic.partitions))))
+    return tuple(
+        partition._replace(epoch_end=end, late_offset=at)
+        if (end, at) != (None, None)
+        else partition
+        for partition, end, at in zip(
+            topic.partitions, map(epoch_ends.get, keys), map(late.get, keys), strict=True
+        )
+    )
 
 
 def is_unchanged(admin: Admin, before: ClusterSnapshot) -> bool:
@@ -236,23 +248,32 @@ def is_unchanged(admin: Admin, before: ClusterSnapshot) -> bool:
 def _read_partitions(
     admin: Admin, described: Mapping[str, TopicDescription], details: ClusterDetails | None
 ) -> dict[TopicPartition, PartitionSnapshot]:
-    keys = [(t.name, number) for t in described.values() for number in range(t.partition_count)]
-    starts = admin.offsets(keys, OffsetSpec.EARLIEST)
+    keys = [key for topic in described.values() for key in _keys(topic)]
+    starts = _in_order(admin.offsets(keys, OffsetSpec.EARLIEST), keys)
     # Read ends before stable offsets. Otherwise records produced between the two requests would
     # look as if a transaction held them back.
-    ends = admin.offsets(keys, OffsetSpec.LATEST)
-    stables = admin.offsets(keys, OffsetSpec.LAST_STABLE)
-    spans = {key: LogSpan(starts[key], max(starts[key], stables[key], ends[key])) for key in keys}
-    sizes = _sizes(admin, spans, details)
-    return {
-        key: PartitionSnapshot(
-            spans[key],
-            max(starts[key], stables[key]),
-            _leader(described[key[0]], key[1]),
-            sizes.get(key),
-        )
-        for key in keys
-    }
+    ends = _in_order(admin.offsets(keys, OffsetSpec.LATEST), keys)
+    stables = list(map(max, starts, _in_order(admin.offsets(keys, OffsetSpec.LAST_STABLE), keys)))
+    spans = list(map(LogSpan, starts, map(max, stables, ends)))
+    sizes = _sizes(admin, dict(zip(keys, spans, strict=True)), details)
+    leaders = [
+        -1 if (leader := topic.partitions[number].leader) is None else leader
+        for topic in described.values()
+        for number in range(topic.partition_count)
+    ]
+    found = map(
+        PartitionSnapshot._make,
+        zip(spans, stables, leaders, map(sizes.get, keys), repeat(None), repeat(None)),
+    )
+    return dict(zip(keys, found, strict=True))
+
+
+def _keys(topic: TopicDescription) -> list[TopicPartition]:
+    return [(topic.name, number) for number in range(topic.partition_count)]
+
+
+def _in_order(offsets: Mapping[TopicPartition, int], keys: list[TopicPartition]) -> list[int]:
+    return [offsets[key] for key in keys]
 
 
 def _sizes(
@@ -275,11 +296,6 @@ def _bytes_per_offset(
         for key, partition in partitions.items()
         if partition.size_bytes and partition.span.end > partition.span.start
     }
-
-
-def _leader(topic: TopicDescription, number: int) -> int:
-    leader = topic.partitions[number].leader
-    return -1 if leader is None else leader
 
 
 def _load_groups(admin: Admin, options: BackupOptions, topics: list[str]) -> GroupOffsets:

@@ -51,6 +51,8 @@ SNAPSHOT_MS = 5_000
 """If the last snapshot is younger than this, comparing end offsets is enough."""
 DUE_DETAILS_MS = 5_000
 """Maximum age of the settings and group offsets in a commit of data."""
+_TIMES_OLDER = 20
+"""On a large cluster they may be this many times as old as reading them took."""
 
 
 @dataclass(kw_only=True)
@@ -208,7 +210,7 @@ class BackupJob:
         starts, note = self._starts(given)
         plan = self._plan(given, until, left_over, starts)
         snapshot = given.snapshot
-        if plan.stretches and _is_stale(snapshot, DUE_DETAILS_MS):
+        if plan.stretches and _has_stale_details(snapshot):
             self._details = None
             return self._cycle(self._observe(), until)
         schemas = self._keep_schemas(plan)
@@ -319,5 +321,9 @@ class BackupJob:
         return details
 
 
-def _is_stale(snapshot: ClusterSnapshot, most_ms: int) -> bool:
-    return snapshot.details is not None and snapshot.at_ms - snapshot.details.at_ms > most_ms
+def _has_stale_details(snapshot: ClusterSnapshot) -> bool:
+    details = snapshot.details
+    if details is None:
+        return False
+    most_ms = max(DUE_DETAILS_MS, details.took_ms * _TIMES_OLDER)
+    return snapshot.at_ms - details.at_ms > most_ms
