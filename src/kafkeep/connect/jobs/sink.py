@@ -69,7 +69,7 @@ class SinkProgress:
         """Record how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
         progress = self.progress
         progress.ends = dict(snapshot.stables)
-        self._measure(positions, snapshot.at_ms, frozenset())
+        self._measure(positions, snapshot.at_ms)
         if plan is not None and plan.stretches:
             progress.due_since_ms = progress.due_since_ms or snapshot.at_ms
         else:
@@ -79,13 +79,11 @@ class SinkProgress:
     def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
         """Count one commit of the log, which is now at ``positions``."""
         changes, progress = commit.changes, self.progress
-        if changes.intent is not None and not changes.closes_intent:
-            moved: frozenset[TopicPartition] = frozenset()
-        else:
+        is_done = changes.intent is None or changes.closes_intent
+        if is_done:
             progress.commits += 1
             progress.last_commit_ms = commit.at_ms
             progress.due_since_ms = None
-            moved = frozenset((p.topic, p.partition) for p in changes.positions)
         progress.bytes += sum(entry.raw_bytes for entry in changes.entries)
         progress.objects += len(changes.entries)
         progress.gaps += len(changes.gaps)
@@ -93,16 +91,36 @@ class SinkProgress:
         read = {entry.partition_id.topic for entry in changes.entries}
         if read - progress.topics:
             progress.topics = progress.topics | read
-        self._measure(positions, commit.at_ms, moved)
+        changed = frozenset((p.topic, p.partition) for p in changes.positions)
+        self._update(positions, commit.at_ms, changed, is_done)
         progress.records += sum(entry.own_records for entry in changes.entries)
 
-    def _measure(
+    def _update(
         self,
         positions: Mapping[TopicPartition, int],
         at_ms: int,
-        moved: frozenset[TopicPartition],
+        changed: frozenset[TopicPartition],
+        is_done: bool,
     ) -> None:
-        """Set positions and lag; what is left after a partition moved has waited since then."""
+        """Set positions, and the lag of the partitions whose position changed.
+
+        What is left after a partition was read has waited since then.
+        """
+        progress = self.progress
+        progress.positions = dict(positions) if changed else progress.positions
+        lag = dict(progress.lag_records) if progress.ends else {}
+        since = dict(progress.lag_since_ms) if progress.ends else {}
+        for key in changed & progress.ends.keys() & positions.keys():
+            lag[key] = max(0, progress.ends[key] - positions[key])
+            if not lag[key]:
+                since.pop(key, None)
+            elif is_done or key not in since:
+                since[key] = at_ms
+        progress.lag_since_ms = since
+        progress.lag_records = lag  # last, so that a reader who sees it sees since when, too
+
+    def _measure(self, positions: Mapping[TopicPartition, int], at_ms: int) -> None:
+        """Set positions and lag of all partitions."""
         progress = self.progress
         lag = {
             key: max(0, end - positions[key])
@@ -112,9 +130,7 @@ class SinkProgress:
         before = progress.lag_since_ms
         progress.positions = dict(positions)
         progress.lag_since_ms = {
-            key: at_ms if key in moved else before.get(key, at_ms)
-            for key, behind in lag.items()
-            if behind
+            key: before.get(key, at_ms) for key, behind in lag.items() if behind
         }
         progress.lag_records = lag  # last, so that a reader who sees it sees since when, too
 
@@ -129,20 +145,31 @@ def group_of(name: str) -> str:
 
 def positions_now(state: LogState) -> dict[TopicPartition, int]:
     """Return a log's positions by topic and partition, of each topic's newest incarnation."""
-    newest = newest_partitions(state)
-    return {key: state.positions[pid] for key, pid in newest.items()}
+    newest = _newest_incarnations(state)
+    if any(pid.topic not in newest for pid in state.positions):
+        return {key: state.positions[pid] for key, pid in newest_partitions(state).items()}
+    return {
+        (topic, number): at
+        for (topic, incarnation, number), at in state.positions.items()
+        if newest[topic] == incarnation
+    }
 
 
 def newest_partitions(state: LogState) -> dict[TopicPartition, PartitionId]:
     """Return the partitions that have positions, without those of re-created topics."""
-    newest: dict[str, int] = {}
-    for topic, incarnation in state.topics:
-        newest[topic] = max(incarnation, newest.get(topic, 0))
+    newest = _newest_incarnations(state)
     return {
         (pid.topic, pid.partition): pid
         for pid in sorted(state.positions)  # later incarnations replace earlier ones
         if newest.get(pid.topic, pid.incarnation) == pid.incarnation
     }
+
+
+def _newest_incarnations(state: LogState) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for topic, incarnation in state.topics:
+        newest[topic] = max(incarnation, newest.get(topic, 0))
+    return newest
 
 
 class ConnectorGroup:
@@ -154,11 +181,11 @@ class ConnectorGroup:
         self._committed: dict[TopicPartition, int] = {}
         self._warned: str | None = None
 
-    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit what is new in ``positions``; a failed commit is tried again the next time."""
+    def commit(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Commit what is new in ``positions``; return False to try again the next time."""
         changed = {key: at for key, at in positions.items() if self._committed.get(key) != at}
         if not changed:
-            return
+            return True
         try:
             failpoint("group.before")
             commit_offsets(self._admin, self.id, changed)
@@ -167,9 +194,10 @@ class ConnectorGroup:
             if error.message != self._warned:
                 logger.warning("cannot commit offsets of group %s: %s", self.id, error.message)
             self._warned = error.message
-            return
+            return False
         self._committed.update(changed)
         self._warned = None
+        return True
 
 
 def replace_offsets(admin: Admin, group: str, positions: Mapping[TopicPartition, int]) -> None:
@@ -333,6 +361,10 @@ class _Run:
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.group)
         self._topics: frozenset[str] = frozenset()
+        self._in_group: tuple[object, frozenset[str]] = None, frozenset()
+        """What was committed to the group last: positions, and the topics chosen from them."""
+        self._positions_of: LogState | None = None
+        self._positions: Mapping[TopicPartition, int] = {}
         self._log_read: CommitLog | None = None
         self._preview = _preview(sink.options, admin, store)
         self.job = sink.backup(
@@ -345,7 +377,7 @@ class _Run:
             read_ms = snapshot.details.at_ms if snapshot.details is not None else snapshot.at_ms
             self._sink.retention.update(self._topics, read_ms, self._admin.all_topic_configs)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in snapshot.topics.values()))
-        positions = positions_now(self.job.log.state)
+        positions = self._positions_now()
         if self._log_read is not self.job.log:
             self._read_gaps()
         self._progress.record_snapshot(snapshot, positions, plan)
@@ -354,7 +386,7 @@ class _Run:
             self._preview.check(snapshot, plan, self.job.log.state.positions, self.job.tails)
 
     def _on_commit(self, commit: Commit, summary: BackupSummary) -> None:
-        positions = positions_now(self.job.log.state)
+        positions = self._positions_now()
         self._sink.progress.bad_records = summary.bad
         self._progress.committed(commit, positions)
         self._commit_group(positions)
@@ -371,8 +403,23 @@ class _Run:
             called = self._sink.options.called
             logger.warning("connector %s: cannot read its gaps: %s", called, error.message)
 
-    def _commit_group(self, positions: Mapping[tuple[str, int], int]) -> None:
-        self._group.commit({key: at for key, at in positions.items() if key[0] in self._topics})
+    def _positions_now(self) -> Mapping[TopicPartition, int]:
+        """Return the positions of the log; the same object while no commit has changed them."""
+        state, known = self.job.log.state, self._positions_of
+        is_same = known is not None and (
+            state.positions is known.positions and state.topics is known.topics
+        )
+        if not is_same:
+            self._positions = positions_now(state)
+        self._positions_of = state
+        return self._positions
+
+    def _commit_group(self, positions: Mapping[TopicPartition, int]) -> None:
+        if self._in_group[0] is positions and self._in_group[1] == self._topics:
+            return
+        chosen = {key: at for key, at in positions.items() if key[0] in self._topics}
+        if self._group.commit(chosen):
+            self._in_group = positions, self._topics
 
 
 def format_gap(gap: Gap) -> str:
