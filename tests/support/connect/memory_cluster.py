@@ -100,6 +100,13 @@ class MemoryAdmin:
             for key in partitions
         }
 
+    def offset_bounds(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        return self.offsets(partitions, OffsetSpec.EARLIEST), self.offsets(
+            partitions, OffsetSpec.LATEST
+        )
+
     def offsets_for_times(
         self, times_ms: Mapping[tuple[str, int], int], **_: Any
     ) -> dict[tuple[str, int], int | None]:

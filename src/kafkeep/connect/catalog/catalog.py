@@ -62,15 +62,24 @@ class Catalog:
 def archive_places(
     configs: Callable[[], Mapping[str, Mapping[str, str]]],
     context_for: Callable[[Mapping[str, str]], JobContext],
-) -> Callable[[], Iterator[ArchivePlace]]:
+) -> Callable[[], tuple[ArchivePlace, ...]]:
     """Return what finds the archives of the connectors whose resolved ``configs`` are given.
 
-    A connector whose configuration cannot be read has no archive; its status says why.
+    A connector whose configuration cannot be read has no archive; its status says why. Each page
+    asks several times, so the archives are found again only when a configuration has changed.
     """
+    last: tuple[Mapping[str, Mapping[str, str]], tuple[ArchivePlace, ...]] = {}, ()
 
-    def places() -> Iterator[ArchivePlace]:
+    def places() -> tuple[ArchivePlace, ...]:
+        nonlocal last
+        given, known = configs(), last
+        if known[0] != given:
+            known = last = given, tuple(find(given))
+        return known[1]
+
+    def find(given: Mapping[str, Mapping[str, str]]) -> Iterator[ArchivePlace]:
         found: dict[str, tuple[StorageOptions | None, list[str]]] = {}
-        for name, config in sorted(configs().items()):
+        for name, config in sorted(given.items()):
             try:
                 if find_family(config.get("connector.class", "")).kind == "source":
                     continue

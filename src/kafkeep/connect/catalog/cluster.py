@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from kafkeep.connect.catalog.readings import Readings
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.metadata import TopicDescription
 from kafkeep.kafka.client.wire import Wire
@@ -35,6 +36,7 @@ class LiveCluster:
         self._reading = threading.Lock()
         self._topics: Mapping[str, TopicDescription] | None = None
         self._fresh_until = 0.0
+        self.readings = Readings(monotonic)
 
     def wire(self) -> Wire:
         """Return the client; it reconnects by itself."""

@@ -178,7 +178,10 @@ class GroupMoves:
                 )
 
         with self._changing:
-            return move_groups(*self._options(chosen), dry_run=False, on_plan=confirm)
+            try:
+                return move_groups(*self._options(chosen), dry_run=False, on_plan=confirm)
+            finally:
+                self._cluster.readings.forget()
 
     def snapshots(self, group: str) -> list[OffsetSnapshot]:
         """Return the offsets before the newest changes of a group, the newest first."""
@@ -214,7 +217,10 @@ class GroupMoves:
         store = self._archives.store(self._archives.place(snapshot.archive))
         admin = self._cluster.admin()
         with self._changing:
-            change_offsets({group: wanted}, snapshot.restore, store, admin, self._now_ms)
+            try:
+                change_offsets({group: wanted}, snapshot.restore, store, admin, self._now_ms)
+            finally:
+                self._cluster.readings.forget()
         return missing
 
     def split_missing(self, snapshot: OffsetSnapshot) -> tuple[Offsets, list[TopicPartition]]:

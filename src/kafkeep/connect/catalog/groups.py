@@ -9,6 +9,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.readings import Reading
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import OffsetSpec
@@ -122,6 +123,8 @@ class GroupDetails:
     """The newest offsets in each log that has the group, the newest first."""
     rows: tuple[GroupOffset, ...]
     row_count: int
+    live_age_s: float = 0.0
+    """How old the offsets in Kafka are: those of a large group are kept for a while."""
     problem: str = ""
 
 
@@ -148,16 +151,31 @@ class ConsumerGroups:
 
     def with_lag(self, groups: Sequence[GroupSummary]) -> list[GroupSummary]:
         """Return the groups with their lag; asks Kafka for their offsets and all ends of these."""
-        names = [one.id for one in groups if one.state is not None]
-        offsets = load_group_offsets(self.cluster.admin(), None, names).offsets if names else {}
+        names = tuple(one.id for one in groups if one.state is not None)
+        if not names:
+            return list(groups)
+        lags = self.cluster.readings.get(("lags", names), lambda: self._read_lags(names)).value
+        return [replace(one, lag=lags.get(one.id)) for one in groups]
+
+    def _read_lags(self, names: Sequence[str]) -> tuple[Mapping[str, int], int]:
+        """Return the lag of each group with offsets, and how many offsets all have together."""
+        offsets = load_group_offsets(self.cluster.admin(), None, names).offsets
         ends = self._ends({key for at in offsets.values() for key in at})
-
-        def lag(name: str) -> int | None:
-            at = offsets.get(name, {})
+        lags = {}
+        for name, at in offsets.items():
             known = [max(0, ends[key] - offset) for key, offset in at.items() if key in ends]
-            return sum(known) if known else None
+            if known:
+                lags[name] = sum(known)
+        return lags, sum(map(len, offsets.values()))
 
-        return [replace(one, lag=lag(one.id)) for one in groups]
+    def live_offsets(self, group: str) -> Reading[Mapping[TopicPartition, int]]:
+        """Return the present offsets of a group; of a large one those of a moment ago."""
+
+        def read() -> tuple[Mapping[TopicPartition, int], int]:
+            found = load_group_offsets(self.cluster.admin(), None, [group]).offsets
+            return found.get(group, {}), len(found.get(group, {}))
+
+        return self.cluster.readings.get(("offsets", group), read)
 
     def details(
         self,
@@ -176,16 +194,17 @@ class ConsumerGroups:
         """
         choices = self.saved(group)
         chosen = self._chosen(group, choices, archive, log, commit)
-        problem, state, kind, live = "", None, "", {}
+        problem, state, kind, age_s = "", None, "", 0.0
+        live: Mapping[TopicPartition, int] = {}
         members: Sequence[GroupMember] = ()
         topics: Mapping[str, TopicDescription] = {}
         try:
             listed = self._listed().get(group)
             if listed is not None:
                 state, kind = listed.state or "Unknown", listed.type
-                admin = self.cluster.admin()
-                live = load_group_offsets(admin, None, [group]).offsets.get(group, {})
-                members = load_members(admin, group)
+                reading = self.live_offsets(group)
+                live, age_s = reading.value, reading.age_s
+                members = load_members(self.cluster.admin(), group)
             topics = self.cluster.topics()
         except KafkeepError as error:
             problem = error.message
@@ -209,6 +228,7 @@ class ConsumerGroups:
             choices=tuple(choices),
             rows=tuple(shown),
             row_count=len(keys),
+            live_age_s=age_s,
             problem=problem,
         )
 

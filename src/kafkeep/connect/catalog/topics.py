@@ -25,7 +25,7 @@ from kafkeep.connect.catalog.logged_topics import (
 )
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
-from kafkeep.kafka.admin.admin import ConfigValue, OffsetSpec
+from kafkeep.kafka.admin.admin import ConfigValue
 from kafkeep.kafka.admin.groups import load_group_offsets
 from kafkeep.kafka.client.metadata import TopicDescription
 
@@ -209,6 +209,9 @@ class GroupOnTopic:
     lag: int
 
 
+_TopicGroups = tuple[tuple[GroupOnTopic, ...], tuple[str, ...]]
+
+
 class TopicCatalog:
     """Combines cluster and archives. Safe to use from any thread."""
 
@@ -276,8 +279,7 @@ class TopicCatalog:
         keys = [(name, n) for name, numbers in led.items() for n in numbers]
         if not keys:
             return tuple(topics)
-        starts = admin.offsets(keys, OffsetSpec.EARLIEST)
-        ends = admin.offsets(keys, OffsetSpec.LATEST)
+        starts, ends = admin.offset_bounds(keys)
         sizes = admin.partition_sizes({name: list(t.partitions) for name, t in live.items()})
         found = {
             name: LiveOffsets(
@@ -318,24 +320,32 @@ class TopicCatalog:
             return {}
         return self._cluster.admin().all_topic_configs([topic.name]).get(topic.name, {})
 
-    def groups(self, topic: CatalogTopic) -> tuple[tuple[GroupOnTopic, ...], tuple[str, ...]]:
-        """Return the groups with committed offsets on a topic, and groups that are denied."""
+    def groups(self, topic: CatalogTopic) -> _TopicGroups:
+        """Return the groups with committed offsets on a topic, and groups that are denied.
+
+        Kafka has no request for that: it is asked for the offsets of all groups.
+        """
         if topic.live is None:
             return (), ()
-        admin = self._cluster.admin()
-        offsets = load_group_offsets(admin, [topic.name])
+        key = "groups of a topic", topic.name, topic.live.topic_id
+        return self._cluster.readings.get(key, lambda: self._read_groups(topic)).value
+
+    def _read_groups(self, topic: CatalogTopic) -> tuple[_TopicGroups, int]:
+        """Return the groups, and of how many partitions all groups together have offsets."""
+        found = load_group_offsets(self._cluster.admin(), None)
         [known] = self.with_offsets([topic])
         live = known.offsets.partitions if known.offsets else {}
-        found = []
-        for group, committed in offsets.offsets.items():
-            mine = {number: offset for (_, number), offset in committed.items()}
+        groups = []
+        for group, committed in found.offsets.items():
+            mine = {n: offset for (name, n), offset in committed.items() if name == topic.name}
             lag = sum(
                 max(0, live[number].end - max(offset, live[number].start))
                 for number, offset in mine.items()
                 if number in live
             )
-            found.append(GroupOnTopic(group, mine, lag))
-        return tuple(found), tuple(offsets.denied)
+            if mine:
+                groups.append(GroupOnTopic(group, mine, lag))
+        return (tuple(groups), tuple(found.denied)), sum(map(len, found.offsets.values()))
 
     def _logged(self) -> tuple[dict[str, list[LoggedTopic]], list[str]]:
         """Return what all logs hold by topic, and why some could not be read."""

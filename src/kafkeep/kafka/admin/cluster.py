@@ -9,6 +9,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import (
@@ -186,6 +187,22 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """Return the first offset, the end, or the last stable offset of each partition."""
         return self.wire.call(self._offsets.ends, partitions, spec) if partitions else {}
+
+    def offset_bounds(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the first offsets and the ends, asked for at the same time."""
+
+        async def ask() -> list[Any]:
+            specs = OffsetSpec.EARLIEST, OffsetSpec.LATEST
+            calls = [partial(self._offsets.ends, partitions, spec) for spec in specs]
+            return await self.routes.link.gather(calls)
+
+        starts, ends = self.wire.call(ask) if partitions else ({}, {})
+        for found in (starts, ends):
+            if isinstance(found, Exception):
+                raise found
+        return starts, ends
 
     def offsets_for_times(
         self,

@@ -1,0 +1,98 @@
+"""What was read of Kafka a moment ago, so that pages about large groups need not wait again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kafkeep.errors import KafkeepError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+LARGE = 2_000
+"""Smaller readings are never shown again: Kafka answers about so few partitions at once."""
+FRESH_S = 2.0
+_TIMES_LONGER = 20
+"""A reading is fresh for this many times as long as it took."""
+MOST_S = 60.0
+"""An older reading is not shown."""
+_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """A value, and how many seconds ago it was read."""
+
+    value: T
+    age_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Kept:
+    value: Any
+    read_at: float
+    took_s: float
+    is_refreshing: bool = False
+
+
+class Readings:
+    """Keeps large readings, and reads them again while they are used. Safe to use from any thread.
+
+    A large reading that is no longer fresh is shown, and read again in the background.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._kept: dict[Hashable, _Kept] = {}
+        self._generation = 0
+
+    def get(self, key: Hashable, read: Callable[[], tuple[T, int]]) -> Reading[T]:
+        """Return what ``read`` returns, or what it returned before if that was large.
+
+        ``read`` returns a value, and about how many partitions it had to ask.
+        """
+        with self._lock:
+            kept = self._kept.get(key)
+            age_s = self._monotonic() - kept.read_at if kept is not None else MOST_S
+            if kept is not None and age_s < MOST_S:
+                is_stale = age_s >= max(FRESH_S, kept.took_s * _TIMES_LONGER)
+                if is_stale and not kept.is_refreshing:
+                    kept.is_refreshing = True
+                    threading.Thread(
+                        target=self._refresh, args=(key, kept, read), name="reading", daemon=True
+                    ).start()
+                return Reading(kept.value, age_s)
+        return Reading(self._read(key, read))
+
+    def forget(self) -> None:
+        """Forget everything, because kafkeep has changed offsets."""
+        with self._lock:
+            self._kept.clear()
+            self._generation += 1
+
+    def _read(self, key: Hashable, read: Callable[[], tuple[T, int]]) -> T:
+        began, generation = self._monotonic(), self._generation
+        value, partitions = read()
+        now = self._monotonic()
+        with self._lock:
+            self._kept.pop(key, None)
+            if partitions >= LARGE and generation == self._generation:
+                if len(self._kept) >= _KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[key] = _Kept(value, now, now - began)
+        return value
+
+    def _refresh(self, key: Hashable, kept: _Kept, read: Callable[[], tuple[Any, int]]) -> None:
+        try:
+            self._read(key, read)
+        except KafkeepError as error:
+            # The next page that has no reading says so.
+            logger.debug("cannot read again: %s", error.message)
+        finally:
+            kept.is_refreshing = False
