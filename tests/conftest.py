@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.support.releases import TEST_KAFKA
 
 from kafkeep import redact
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
@@ -29,7 +30,12 @@ LOOK_FOR_EXPIRED_EACH_SECOND = {
 def _environment(folder: Path, *, secure: bool = False) -> Iterator[DevStatus]:
     try:
         yield start(
-            DevOptions(folder=folder, secure=secure, broker_properties=LOOK_FOR_EXPIRED_EACH_SECOND)
+            DevOptions(
+                folder=folder,
+                kafka=TEST_KAFKA,
+                secure=secure,
+                broker_properties=LOOK_FOR_EXPIRED_EACH_SECOND,
+            )
         )
     finally:
         stop(folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.cluster import Cluster
+from tests.support.releases import TEST_KAFKA
 from tests.support.run_kafkeep import share_spark
 from tests.support.versioned_bucket import VersionedBucket
 
@@ -78,6 +79,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
     """Three brokers of a file's own, to be killed."""
     folder = tmp_path_factory.mktemp("three")
     try:
-        yield start(DevOptions(folder=folder, brokers=3, broker_properties=NOTICE_DEAD_BROKERS))
+        settings = NOTICE_DEAD_BROKERS
+        yield start(
+            DevOptions(folder=folder, kafka=TEST_KAFKA, brokers=3, broker_properties=settings)
+        )
     finally:
         stop(folder)

@@ -116,7 +116,8 @@ def test_status_prints_one_json_document(services: DevStatus) -> None:
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
     assert set(document) == {
-        "folder", "bootstrap_servers", "brokers", "s3", "registry", "secure", "alive",
+        "folder", "kafka", "bootstrap_servers", "brokers", "s3", "registry", "secure", "zookeeper",
+        "alive",
     }  # fmt: skip
     assert set(document["s3"]) == {
         "kind", "endpoint", "access_key", "secret_key", "region", "bucket", "pid", "alive", "log",

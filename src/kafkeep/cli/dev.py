@@ -43,6 +43,14 @@ _FOLDER = Path(".kafkeep-dev")
 def up_command(
     *,
     folder: FolderOption = _FOLDER,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Version of Kafka, 2.8.0 or newer; with ZooKeeper where it needs one."
+            " [default: that of the folder, else 4.1.0]",
+        ),
+    ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of Kafka brokers.")] = 1,
     registry: Annotated[
         bool, typer.Option("--registry", help="Also start a schema registry.")
@@ -87,6 +95,7 @@ def up_command(
 
     options = DevOptions(
         folder=folder,
+        kafka=kafka,
         brokers=brokers,
         registry=registry,
         s3=s3.value,
@@ -151,7 +160,8 @@ def tool_command(
     """
     from kafkeep.dev import status, tool_for_server  # noqa: PLC0415 (keeps --help quick)
 
-    argv = tool_for_server(name, status(folder).bootstrap_servers, arguments or [])
+    now = status(folder)
+    argv = tool_for_server(name, now.bootstrap_servers, arguments or [], kafka=now.kafka)
     os.execv(argv[0], argv)  # the tool has the terminal, its signals and its exit code
 
 
@@ -161,9 +171,11 @@ def _show(status: DevStatus, output: _Output) -> None:
         return
     table = Table("what", "where", "pid", "state", box=None, pad_edge=False)
     for broker in status.brokers:
-        table.add_row(
-            f"kafka {broker.node_id}", broker.address, str(broker.pid or "-"), broker.state
-        )
+        name = f"kafka {broker.node_id} ({status.kafka})"
+        table.add_row(name, broker.address, str(broker.pid or "-"), broker.state)
+    if status.zookeeper:
+        keeper = status.zookeeper
+        table.add_row("zookeeper", keeper.address, str(keeper.pid or "-"), keeper.state)
     s3 = status.s3
     table.add_row(f"s3 ({s3.kind})", s3.endpoint, str(s3.pid or "-"), s3.state)
     if status.registry:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafkeep.errors import EnvironmentFault
+from kafkeep.dev.kafka_version import KafkaVersion
+from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.spark import require_java
 
-KAFKA_VERSION = "4.1.0"
 REGISTRY_VERSION = "2.6.13.Final"
 _LOG4J_VERSION = "2.24.3"
 
@@ -34,13 +34,17 @@ _MODULE = """\
   </dependencies>
 </ivy-module>
 """
-_KAFKA = f"""\
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-core" rev="{_LOG4J_VERSION}"
-                conf="default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{_LOG4J_VERSION}"
-                conf="default"/>"""
+_DEPENDENCY = '    <dependency org="{}" name="{}" rev="{}" conf="default"/>'
+# Log4j 1, and what sends SLF4J's lines there: Log4j 2 takes their place.
+_WITHOUT = "".join(
+    f'\n    <exclude org="{org}" module="{module}"/>'
+    for org, module in (
+        ("log4j", "log4j"),
+        ("ch.qos.reload4j", "reload4j"),
+        ("org.slf4j", "slf4j-log4j12"),
+        ("org.slf4j", "slf4j-reload4j"),
+    )
+)
 _REGISTRY = f"""\
     <dependency org="io.apicurio" name="apicurio-registry-app" rev="{REGISTRY_VERSION}"
                 conf="default->master" transitive="false">
@@ -67,14 +71,28 @@ def cache_folder() -> Path:
     return Path(base).expanduser().absolute() / "kafkeep"
 
 
-def kafka_home(progress: Progress = lambda _: None) -> Path:
+def kafka_home(version: KafkaVersion, progress: Progress = lambda _: None) -> Path:
     """Return the folder of Kafka's jars (``libs/``), downloaded once per machine (55 MB)."""
 
     def fill(folder: Path) -> None:
-        _resolve("kafka", _KAFKA, folder / "libs", types=("jar", "bundle"))
+        _resolve("kafka", _kafka_jars(version), folder / "libs", types=("jar", "bundle"))
         (folder / "log4j2.properties").write_text(_LOG4J)
 
-    return _cached(f"kafka-{KAFKA_VERSION}", fill, progress, f"Kafka {KAFKA_VERSION} (55 MB)")
+    try:
+        return _cached(f"kafka-{version}", fill, progress, f"Kafka {version} (55 MB)")
+    except _NotThereError as error:
+        raise UsageError(
+            f"there is no Kafka {version} to download",
+            hint="Name a version that was released, such as 2.8.2, 3.9.1 or 4.1.0.",
+        ) from error
+
+
+def _kafka_jars(version: KafkaVersion) -> str:
+    jars = [("org.apache.kafka", name, str(version)) for name in ("kafka_2.13", "kafka-tools")]
+    logging = ["log4j-core", "log4j-slf4j-impl"]
+    logging += ["log4j-1.2-api"] if version.logs_with_log4j_1 else []
+    jars += [("org.apache.logging.log4j", name, _LOG4J_VERSION) for name in logging]
+    return "\n".join(_DEPENDENCY.format(*jar) for jar in jars) + _WITHOUT
 
 
 def registry_home(progress: Progress = lambda _: None) -> Path:
@@ -137,11 +155,26 @@ def _resolve(name: str, dependencies: str, into: Path, *, types: tuple[str, ...]
     if done.returncode != 0 or not any(into.iterdir()):
         said = [line.strip(": \t") for line in done.stdout.splitlines() + done.stderr.splitlines()]
         problems = [line for line in said if "not found" in line or "FAILED" in line]
-        raise EnvironmentFault(
+        kind = EnvironmentFault if _is_unreachable(said) else _NotThereError
+        raise kind(
             f"{name} could not be downloaded from Maven Central",
             hint="Check the network; KAFKEEP_IVY_SETTINGS may name an Ivy settings file with a"
             " mirror. Ivy's output:\n" + "\n".join(problems[-8:] or said[-8:]),
         )
+
+
+class _NotThereError(EnvironmentFault):
+    """The repository answers, and does not have what was asked for."""
+
+
+def _is_unreachable(said: list[str]) -> bool:
+    """Tell from Ivy's output whether the repository did not answer."""
+    return not any("module not found" in line for line in said) or any(
+        sign in line for line in said for sign in _NO_ANSWER
+    )
+
+
+_NO_ANSWER = ("Server access error", "Host ", "Connection", "timed out", "SERVER ERROR")
 
 
 def _ivy_jar() -> Path:

@@ -1,4 +1,4 @@
-"""Start, stop and describe a development environment; stop, kill and pause its brokers."""
+"""Start and stop a development environment; stop, kill and pause its brokers."""
 
 from __future__ import annotations
 
@@ -8,54 +8,32 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from kafkeep.dev.broker import keep_class_archive, launch_broker, live_brokers
+from kafkeep.dev.broker import add_scram_users
+from kafkeep.dev.class_sharing import keep_class_archive
+from kafkeep.dev.describe import describe, status
 from kafkeep.dev.downloads import Progress, kafka_home, locked, registry_home
+from kafkeep.dev.kafka_version import DEFAULT_KAFKA, KafkaVersion
+from kafkeep.dev.launchers import ServerLauncher, broker_launcher, server_launchers
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.process import HOST, Ports, Server, wait_ready
-from kafkeep.dev.secure import make_secrets, secure_status
-from kafkeep.dev.services import (
-    ACCESS_KEY,
-    BUCKET,
-    REGION,
-    SECRET_KEY,
-    bucket_ready,
-    launch_registry,
-    launch_s3,
-    registry_answers,
-    registry_url,
-    remove_sockets,
-    s3_answers,
-    s3_command,
-)
+from kafkeep.dev.secure import make_secrets
+from kafkeep.dev.services import remove_sockets, s3_command
 from kafkeep.dev.state import (
     STATE_FILE,
-    BrokerStatus,
     DevOptions,
     DevState,
     DevStatus,
-    RegistryStatus,
-    S3Status,
-    ServerState,
     load_state,
     save_state,
 )
+from kafkeep.dev.zookeeper import ZOOKEEPER
 from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.spark import require_java
 
 _BROKER_STOP_S = 30.0
 _OTHER_STOP_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed
-
-
-@dataclass(frozen=True)
-class ServerLauncher:
-    """How one server of the environment is started, and how it shows that it is ready."""
-
-    name: str
-    launch: Callable[[], Server]
-    ready: Callable[[], bool]
 
 
 def start(
@@ -73,7 +51,7 @@ def start(
     folder = options.folder.absolute()
     require_java()
     s3_command(options.s3)
-    kafka_home(progress)
+    kafka_home(_requested_kafka(options), progress)
     if options.registry:
         registry_home(progress)
     _make_folder(folder)
@@ -87,12 +65,27 @@ def start(
                     make_secrets(folder)
                 awaited = _launch_missing(folder, state, options, started, progress)
             _wait_for(folder, state, awaited, progress, timeout_s)
+            _add_users(folder, state)
         except _StillStartingError:
             raise
         except BaseException:
             _undo(folder, started)
             raise
     return status(folder)
+
+
+def _requested_kafka(options: DevOptions) -> KafkaVersion:
+    stored = load_state(options.folder) if options.folder.is_dir() else None
+    held = DEFAULT_KAFKA if stored is None else stored.kafka
+    return KafkaVersion.parse(options.kafka or held)
+
+
+def _add_users(folder: Path, state: DevState) -> None:
+    """Add the users of the secured listeners once, where formatting a log directory did not."""
+    done = folder / "secrets" / "scram-users"
+    if state.secure and state.needs_zookeeper and not done.exists():
+        add_scram_users(state, f"{HOST}:{state.ports['broker-1']}")
+        done.touch()
 
 
 class _StillStartingError(EnvironmentFault):
@@ -121,13 +114,13 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
         state = load_state(folder)
         if state is None:
             return None
-        stop_servers(list(state.servers.values()))
+        stop_servers(list(state.servers.values()), state.kafka_version)
         if state.s3 == "seaweedfs":
             remove_sockets(state.ports)
         stopped = dataclasses.replace(state, servers={}, ready=[])
         # A registry comes back when it is asked for again; its data and its port are kept.
         save_state(folder, dataclasses.replace(stopped, registry=False))
-    seen = _describe(folder, stopped)
+    seen = describe(folder, stopped)
     if purge:
         _remove(folder, state)
     return seen
@@ -135,8 +128,8 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
 
 def _remove(folder: Path, state: DevState) -> None:
     """Remove what an environment made, and the folder only if nothing else is in it."""
-    brokers = [f"broker-{node}" for node in range(1, state.brokers + 1)]
-    for name in (*brokers, "s3", "registry", "secrets"):
+    brokers = [f"broker-{node}" for node in state.nodes]
+    for name in (*brokers, ZOOKEEPER, "s3", "registry", "secrets"):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}.log").unlink(missing_ok=True)
     for name in ("s3.json", "lock", STATE_FILE):
@@ -145,33 +138,8 @@ def _remove(folder: Path, state: DevState) -> None:
         folder.rmdir()
 
 
-def status(folder: Path) -> DevStatus:
-    """Say where everything is and what of it runs. UsageError when nothing was ever started."""
-    folder = folder.absolute()
-    state = load_state(folder)
-    if state is None:
-        raise UsageError(
-            f"there is no development environment in {folder}",
-            hint="Start one with kafkeep dev up, or name its folder with --folder.",
-        )
-    return _describe(folder, state)
-
-
-def _describe(folder: Path, state: DevState) -> DevStatus:
-    brokers = tuple(_broker_status(folder, state, node) for node in range(1, state.brokers + 1))
-    secure = secure_status(folder, state.ports, state.brokers) if state.secure else ()
-    return DevStatus(
-        folder=str(folder),
-        bootstrap_servers=",".join(broker.address for broker in brokers),
-        brokers=brokers,
-        s3=_s3_status(folder, state),
-        registry=_registry_status(folder, state) if state.registry else None,
-        secure=secure,
-    )
-
-
-def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
-    """Stop servers, brokers with the time they need to close their logs.
+def stop_servers(servers: list[Server], version: KafkaVersion, *, ran: bool = True) -> None:
+    """Stop servers, brokers with the time they need to close their logs; ZooKeeper after them.
 
     ``ran`` is False for those that never got ready.
     """
@@ -179,11 +147,14 @@ def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
     for server in brokers:
         server.terminate()
     for server in servers:
-        if server not in brokers:
+        if server not in brokers and server.name != ZOOKEEPER:
             server.stop(timeout_s=_OTHER_STOP_S)
     for server in brokers:
         ended = server.stop(timeout_s=_BROKER_STOP_S)
-        keep_class_archive(server.mark, whole=ran and ended)
+        keep_class_archive(version, server.mark, whole=ran and ended)
+    for server in servers:
+        if server.name == ZOOKEEPER:
+            server.stop(timeout_s=_OTHER_STOP_S)
 
 
 def _launch_missing(
@@ -193,7 +164,7 @@ def _launch_missing(
 
     A registry that runs and was not asked for is neither started nor waited for.
     """
-    asked = [s for s in _launchers(folder, state) if s.name != "registry" or options.registry]
+    asked = [s for s in server_launchers(folder, state) if s.name != "registry" or options.registry]
     for service in asked:
         if service.name not in state.servers:
             progress(f"starting {service.name}")
@@ -251,94 +222,19 @@ def _undo(folder: Path, started: list[Server]) -> None:
     if not started:
         return
     with locked(folder / "lock"):
-        stop_servers(started, ran=False)
         state = load_state(folder)
         if state is not None:
+            stop_servers(started, state.kafka_version, ran=False)
             for server in started:
                 if state.servers.get(server.name) == server:
                     del state.servers[server.name]
             save_state(folder, state)
 
 
-def _launchers(folder: Path, state: DevState) -> list[ServerLauncher]:
-    ports = state.ports
-    services = [
-        ServerLauncher(
-            "s3",
-            lambda: launch_s3(folder, state),
-            lambda: s3_answers(ports["s3"]) and bucket_ready(ports["s3"]),
-        )
-    ]
-    if state.registry:
-        services.append(
-            ServerLauncher(
-                "registry",
-                lambda: launch_registry(folder, state),
-                lambda: registry_answers(ports["registry"]),
-            )
-        )
-    services.extend(broker_launcher(folder, state, node) for node in range(1, state.brokers + 1))
-    return services
-
-
-def broker_launcher(folder: Path, state: DevState, node: int) -> ServerLauncher:
-    """Say how one broker is started; it is ready when it sees the whole cluster."""
-    port = state.ports[f"broker-{node}"]
-    return ServerLauncher(
-        f"broker-{node}",
-        lambda: launch_broker(folder, state, node),
-        lambda: live_brokers(port) >= state.brokers,
-    )
-
-
-def _broker_status(folder: Path, state: DevState, node: int) -> BrokerStatus:
-    name = f"broker-{node}"
-    address = f"{HOST}:{state.ports[name]}"
-    pid, now = _process(folder, state, name)
-    return BrokerStatus(node, address, pid, _is_alive(now), str(folder / f"{name}.log"), now)
-
-
-def _s3_status(folder: Path, state: DevState) -> S3Status:
-    pid, now = _process(folder, state, "s3")
-    return S3Status(
-        kind=state.s3,
-        endpoint=f"http://{HOST}:{state.ports['s3']}",
-        access_key=ACCESS_KEY,
-        secret_key=SECRET_KEY,
-        region=REGION,
-        bucket=BUCKET,
-        pid=pid,
-        alive=_is_alive(now),
-        log=str(folder / "s3.log"),
-        state=now,
-    )
-
-
-def _registry_status(folder: Path, state: DevState) -> RegistryStatus:
-    pid, now = _process(folder, state, "registry")
-    url = registry_url(state.ports["registry"])
-    return RegistryStatus(url, pid, _is_alive(now), str(folder / "registry.log"), now)
-
-
-def _is_alive(state: ServerState) -> bool:
-    return state is not ServerState.DOWN
-
-
-def _process(folder: Path, state: DevState, name: str) -> tuple[int | None, ServerState]:
-    """Return a server's pid and what state it is in; one never seen ready is asked."""
-    server = state.servers.get(name)
-    if server is None:
-        return None, ServerState.DOWN
-    if not server.alive:
-        return server.pid, ServerState.DOWN
-    [service] = [one for one in _launchers(folder, state) if one.name == name]
-    is_ready = name in state.ready or service.ready()
-    return server.pid, ServerState.UP if is_ready else ServerState.STARTING
-
-
 def stop_broker(folder: Path, node_id: int) -> None:
     """Stop one broker in order, as for maintenance; returns when it is gone."""
-    stop_servers([_server(folder, node_id)])
+    version = _state(folder.absolute(), node_id).kafka_version
+    stop_servers([_server(folder, node_id)], version)
 
 
 def kill_broker(folder: Path, node_id: int) -> None:

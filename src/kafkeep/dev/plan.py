@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafkeep.dev.broker import new_cluster_id
+from kafkeep.dev.kafka_version import DEFAULT_KAFKA, KafkaVersion
 from kafkeep.dev.process import Ports
 from kafkeep.dev.secure import LISTENERS, port_name
 from kafkeep.dev.services import SEAWEEDFS_PORTS
 from kafkeep.dev.state import DevOptions, DevState
+from kafkeep.dev.zookeeper import ZOOKEEPER
 from kafkeep.errors import UsageError
 
 
@@ -17,7 +21,11 @@ def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> De
     registry belongs to it when it is asked for, or runs.
     """
     if stored is None:
-        stored = DevState(options.brokers, options.s3, False, options.secure, new_cluster_id(), {})
+        kafka = options.kafka or DEFAULT_KAFKA
+        stored = DevState(
+            options.brokers, options.s3, False, options.secure, new_cluster_id(), {}, kafka
+        )
+    options = replace(options, kafka=options.kafka or stored.kafka)
     _check_shape(options, stored)
     running = {name: server for name, server in stored.servers.items() if server.alive}
     registry = options.registry or "registry" in running
@@ -32,6 +40,7 @@ def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> De
         registry=registry,
         secure=options.secure,
         cluster_id=stored.cluster_id,
+        kafka=stored.kafka,
         ports=_plan_ports(options, stored, ports, registry=registry, running=set(running)),
         broker_properties={**stored.broker_properties, **options.broker_properties},
         servers=running,
@@ -40,7 +49,7 @@ def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> De
 
 
 def _check_shape(options: DevOptions, stored: DevState) -> None:
-    for name in ("brokers", "s3", "secure"):
+    for name in ("kafka", "brokers", "s3", "secure"):
         asked, held = getattr(options, name), getattr(stored, name)
         if asked != held:
             raise UsageError(
@@ -52,10 +61,12 @@ def _check_shape(options: DevOptions, stored: DevState) -> None:
 def port_names(options: DevOptions, *, registry: bool) -> dict[str, list[str]]:
     """Return the ports every server needs, by the server's name; its main one first."""
     listeners = LISTENERS if options.secure else ()
+    version = KafkaVersion.parse(options.kafka or DEFAULT_KAFKA)
+    with_zookeeper = version.needs_zookeeper(secure=options.secure)
     names = {
         f"broker-{node}": [
             f"broker-{node}",
-            f"controller-{node}",
+            *([] if with_zookeeper else [f"controller-{node}"]),
             *(port_name(listener, node) for listener in listeners),
         ]
         for node in range(1, options.brokers + 1)
@@ -63,6 +74,8 @@ def port_names(options: DevOptions, *, registry: bool) -> dict[str, list[str]]:
     parts = [part for part in SEAWEEDFS_PORTS if part != "s3"] if options.s3 != "minio" else []
     grpc = [f"{part}-grpc" for part in ("s3", *parts)]
     names["s3"] = ["s3", *parts, *grpc]
+    if with_zookeeper:
+        names[ZOOKEEPER] = [ZOOKEEPER]
     if registry:
         names["registry"] = ["registry"]
     return names

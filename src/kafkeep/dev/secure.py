@@ -37,7 +37,10 @@ _LIFETIME = timedelta(days=365)
 
 
 def make_certificates(folder: Path) -> None:
-    """Write ca.pem, broker.pem and client.pem (each key, then chain) into ``folder``."""
+    """Write ca.pem, broker.pem and client.pem (each key, then chain) into ``folder``.
+
+    The broker's are in broker.p12 too: Kafka 2.8 takes no PEM key without a password.
+    """
     try:
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 (an extra)
     except ImportError as error:
@@ -54,6 +57,8 @@ def make_certificates(folder: Path) -> None:
         path = folder / file
         path.touch(mode=0o600)
         path.write_bytes(_key_pem(key) + _pem(certificate) + _pem(authority))
+        if file == "broker.pem":
+            _write_key_store(folder / "broker.p12", key, certificate, authority)
 
 
 def _certificate(
@@ -122,6 +127,19 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     )
 
 
+def _write_key_store(
+    path: Path, key: EllipticCurvePrivateKey, certificate: Certificate, authority: Certificate
+) -> None:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (an extra)
+    from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 (an extra)
+
+    lock = serialization.BestAvailableEncryption(_STORE_PASSWORD.encode())
+    path.touch(mode=0o600)
+    path.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [authority], lock)
+    )
+
+
 LISTENERS = ("SASL_SSL", "TLS", "MTLS")
 _USERS = {"kafkeep": "kafkeep-secret", "limited": "limited-secret"}
 _STORE_PASSWORD = "kafkeep-store"
@@ -139,6 +157,16 @@ SCRAM_ARGUMENTS = tuple(
 )
 
 
+SCRAM_COMMANDS = tuple(
+    (
+        *("--alter", "--entity-type", "users", "--entity-name", user, "--add-config"),
+        f"SCRAM-SHA-256=[password={password}],SCRAM-SHA-512=[password={password}]",
+    )
+    for user, password in _USERS.items()
+)
+"""What kafka-configs needs to add the same users to running brokers."""
+
+
 def port_name(listener: str, node_id: int) -> str:
     """Return the name a secured listener's port is remembered under."""
     return f"{listener.lower()}-{node_id}"
@@ -153,20 +181,20 @@ def secure_properties(folder: Path, ports: Mapping[str, int], node_id: int) -> d
     users = " ".join(f'user_{user}="{password}"' for user, password in _USERS.items())
     sasl = "listener.name.sasl_ssl"
     return {
-        "listeners": f"{clients},CONTROLLER://{HOST}:{ports[f'controller-{node_id}']}",
+        "listeners": clients,
         "advertised.listeners": clients,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "SASL_SSL:SASL_SSL,TLS:SSL,MTLS:SSL",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,TLS:SSL,MTLS:SSL",
         "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
         f"{sasl}.scram-sha-256.sasl.jaas.config": f"{_MECHANISMS['SCRAM-SHA-256']} required;",
         f"{sasl}.scram-sha-512.sasl.jaas.config": f"{_MECHANISMS['SCRAM-SHA-512']} required;",
         f"{sasl}.plain.sasl.jaas.config": f"{_MECHANISMS['PLAIN']} required {users};",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(_secrets(folder) / "broker.pem"),
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(_secrets(folder) / "broker.p12"),
+        "ssl.keystore.password": _STORE_PASSWORD,
+        "ssl.key.password": _STORE_PASSWORD,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(_secrets(folder) / "ca.pem"),
         "listener.name.mtls.ssl.client.auth": "required",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         # Plain and TLS clients are ANONYMOUS; the brokers among themselves too.
         "super.users": f"User:ANONYMOUS;User:kafkeep;User:{CLIENT_NAME}",
     }
@@ -175,8 +203,9 @@ def secure_properties(folder: Path, ports: Mapping[str, int], node_id: int) -> d
 def make_secrets(folder: Path) -> None:
     """Make certificates, trust stores and client files once; later calls change nothing."""
     secrets = _secrets(folder)
-    if (secrets / "mtls.properties").exists():
+    if (secrets / "mtls.properties").exists() and (secrets / "broker.p12").exists():
         return
+    shutil.rmtree(secrets, ignore_errors=True)
     secrets.mkdir(mode=0o700, exist_ok=True)
     make_certificates(secrets)
     pem = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(secrets / "ca.pem")}

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kafkeep.dev.kafka_version import DEFAULT_KAFKA, KafkaVersion
 from kafkeep.dev.process import Server
 from kafkeep.errors import UsageError
 
@@ -23,6 +24,8 @@ class DevOptions:
     """What to start. Ports left out are chosen free, and kept over ``stop`` and ``start``."""
 
     folder: Path
+    kafka: str | None = None
+    """The release of Kafka; None is the one that the folder holds, else the default."""
     brokers: int = 1
     registry: bool = False
     s3: str = "seaweedfs"
@@ -33,6 +36,8 @@ class DevOptions:
     broker_properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.kafka is not None:
+            KafkaVersion.parse(self.kafka)
         if not 1 <= self.brokers <= 9:
             raise UsageError(f"{self.brokers} brokers were requested; 1 to 9 are possible")
         if self.s3 not in ("seaweedfs", "minio"):
@@ -86,6 +91,17 @@ class S3Status:
 
 
 @dataclass(frozen=True)
+class ZookeeperStatus:
+    """The ZooKeeper of releases that need one."""
+
+    address: str
+    pid: int | None
+    alive: bool
+    log: str
+    state: ServerState
+
+
+@dataclass(frozen=True)
 class RegistryStatus:
     """The schema registry; ``url`` speaks Confluent's API."""
 
@@ -110,16 +126,20 @@ class DevStatus:
     """A development environment as it is now."""
 
     folder: str
+    kafka: str
     bootstrap_servers: str
     brokers: tuple[BrokerStatus, ...]
     s3: S3Status
     registry: RegistryStatus | None
     secure: tuple[SecureStatus, ...]
+    zookeeper: ZookeeperStatus | None = None
 
     @property
     def states(self) -> dict[str, ServerState]:
         """The state of each server, by its name."""
         found = {"s3": self.s3.state}
+        if self.zookeeper is not None:
+            found["zookeeper"] = self.zookeeper.state
         if self.registry is not None:
             found["registry"] = self.registry.state
         return found | {f"broker-{one.node_id}": one.state for one in self.brokers}
@@ -153,10 +173,26 @@ class DevState:
     secure: bool
     cluster_id: str
     ports: dict[str, int]
+    kafka: str = DEFAULT_KAFKA
     broker_properties: dict[str, str] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     ready: list[str] = field(default_factory=list)
     """The servers that have been ready since they were started."""
+
+    @property
+    def kafka_version(self) -> KafkaVersion:
+        """The release of its brokers."""
+        return KafkaVersion.parse(self.kafka)
+
+    @property
+    def nodes(self) -> range:
+        """The ids of its brokers."""
+        return range(1, self.brokers + 1)
+
+    @property
+    def needs_zookeeper(self) -> bool:
+        """Whether its brokers need ZooKeeper."""
+        return self.kafka_version.needs_zookeeper(secure=self.secure)
 
 
 def load_state(folder: Path) -> DevState | None:

@@ -8,14 +8,14 @@ import pytest
 from tests.support.invoke import Cli
 
 from kafkeep import dev
-from kafkeep.dev import DevStatus, broker
+from kafkeep.dev import DevStatus, tools
 from kafkeep.dev.state import BrokerStatus, S3Status, ServerState
 
 S3 = S3Status(
     "seaweedfs", "http://h:1", "key", "word", "r", "b", None, False, "s3.log", ServerState.DOWN
 )
 KAFKA = BrokerStatus(1, "k:1", 7, True, "k.log", ServerState.STARTING)
-STATUS = DevStatus("f", "k:1", (KAFKA,), S3, None, ())
+STATUS = DevStatus("f", "3.9.1", "k:1", (KAFKA,), S3, None, ())
 
 
 def test_the_status_is_one_document_on_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_a_server_that_is_starting_is_not_shown_as_up_or_down(
     monkeypatch.setattr(dev, "status", lambda _folder: STATUS)
     assert cli.run("dev", "status") == 1
     rows = [line.split() for line in cli.out.decode().splitlines()]
-    assert ["kafka", "1", "k:1", "7", "starting"] in rows
+    assert ["kafka", "1", "(3.9.1)", "k:1", "7", "starting"] in rows
     assert ["s3", "(seaweedfs)", "http://h:1", "-", "down"] in rows
 
 
@@ -40,7 +40,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Keep the commands that would replace this process, by their names and arguments."""
     found: list[list[str]] = []
     monkeypatch.setattr(dev, "status", lambda _folder: STATUS)
-    monkeypatch.setattr(broker, "kafka_tool", lambda *words: ["/bin/java", *words])
+    monkeypatch.setattr(tools, "kafka_tool", lambda *words, kafka: [kafka, *words])
     monkeypatch.setattr("os.execv", lambda _path, argv: found.append(argv[1:]))
     return found
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from kafkeep.dev import start, status, stop
 from kafkeep.dev.broker import broker_properties
+from kafkeep.dev.kafka_version import DEFAULT_KAFKA
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.process import Ports, Server
 from kafkeep.dev.state import DevOptions, DevState, load_state, save_state
@@ -137,3 +139,42 @@ def test_own_broker_properties_win(tmp_path: Path) -> None:
     options = DevOptions(folder=tmp_path, broker_properties={"message.max.bytes": "1000"})
     state = plan(options, None)
     assert broker_properties(tmp_path, state, 1)["message.max.bytes"] == "1000"
+
+
+def test_the_release_of_kafka_stays_that_of_the_folder(tmp_path: Path) -> None:
+    stored = plan(DevOptions(folder=tmp_path, kafka="3.9.1"), None)
+    assert plan(DevOptions(folder=tmp_path), stored).kafka == "3.9.1"
+    with pytest.raises(UsageError, match=r"kafka=3\.9\.1, not 4\.1\.0"):
+        plan(DevOptions(folder=tmp_path, kafka="4.1.0"), stored)
+
+
+def test_a_folder_of_before_kafka_could_be_chosen_holds_the_default(tmp_path: Path) -> None:
+    save_state(tmp_path, plan(DevOptions(folder=tmp_path), None))
+    document = json.loads((tmp_path / "state.json").read_text())
+    del document["kafka"]
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    state = load_state(tmp_path)
+    assert state is not None
+    assert state.kafka == DEFAULT_KAFKA
+
+
+@pytest.mark.parametrize(
+    ("kafka", "secure", "expected"),
+    [
+        ("2.8.2", False, True),
+        ("3.3.2", False, False),
+        ("3.3.2", True, True),
+        ("3.9.1", True, False),
+    ],
+)
+def test_brokers_get_zookeeper_where_their_release_needs_it(
+    tmp_path: Path, kafka: str, secure: bool, expected: bool
+) -> None:
+    state = plan(DevOptions(folder=tmp_path, kafka=kafka, secure=secure, brokers=3), None)
+    properties = broker_properties(tmp_path, state, 2)
+    assert ("zookeeper" in state.ports) is expected
+    assert ("controller-2" in state.ports) is not expected
+    assert ("zookeeper.connect" in properties) is expected
+    assert ("controller.quorum.voters" in properties) is not expected
+    assert ("CONTROLLER" in properties["listeners"]) is not expected
+    assert ("authorizer.class.name" in properties) is secure
