@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView
 from kafkeep.check_result import Check
 from kafkeep.clock import now_ms
 from kafkeep.errors import NoSuchArchiveError, PreflightError
@@ -144,9 +145,14 @@ def move_groups(
         return moves
 
 
-def preview_groups(options: RestoreOptions, locations: Locations) -> tuple[GroupPlan, list[Check]]:
-    """Plan a move of groups, with the checks that ``move_groups`` would make; writes nothing."""
-    with _opened(options, locations) as (job, found):
+def preview_groups(
+    options: RestoreOptions, locations: Locations, newest: ArchiveView | None = None
+) -> tuple[GroupPlan, list[Check]]:
+    """Plan a move of groups, with the checks that ``move_groups`` would make; writes nothing.
+
+    ``newest`` is the newest commit of the log that the options name, if it is loaded.
+    """
+    with _opened(options, locations, newest) as (job, found):
         _require_known(job, found)
         moves = job.plan_moves(found.document)
         return moves, job.checks(moves)
@@ -161,7 +167,9 @@ def put_groups_back(
 
 
 @contextmanager
-def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[GroupJob, Preflight]]:
+def _opened(
+    options: RestoreOptions, locations: Locations, newest: ArchiveView | None = None
+) -> Iterator[tuple[GroupJob, Preflight]]:
     with Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
         job = RestoreJob(
@@ -169,7 +177,7 @@ def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[Gro
             locations=locations,
             admin=Admin(wire),
             store=store,
-            source=LogSource(store=store, options=options, now_ms=now_ms),
+            source=LogSource(store=store, options=options, now_ms=now_ms, newest=newest),
             documents=open_documents(options.state, locations.storage, store),
             cores=1,
             now_ms=now_ms,

@@ -120,10 +120,14 @@ class LogSource:
     store: ObjectStore
     options: RestoreOptions
     now_ms: Callable[[], int]
+    newest: ArchiveView | None = None
+    """The newest commit of the log that the options name, if it is loaded."""
     _log: str | None = None
 
     def log_name(self) -> str:
         """Return the log that the options name, or the one with the fewest losses."""
+        if self.newest is not None:
+            return self.newest.name
         if self._log is None:
             self._log = choose_log(self.store, self.options)
         return self._log
@@ -133,6 +137,8 @@ class LogSource:
         commit = self.options.commit
         if resumed is not None and self._wants_newest:
             commit = resumed.commit
+        if self.newest is not None and self._wants_newest and resumed is None:
+            return self.newest
         return load_view(self.store, self.log_name(), commit=commit, at_ms=self.options.at_ms)
 
     def read_options(self, view: ArchiveView, plan: RestorePlan) -> ReadOptions:

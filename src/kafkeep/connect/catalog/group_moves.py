@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
+from kafkeep.archive.view import ArchiveView
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.connect.catalog.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
@@ -150,7 +151,7 @@ class GroupMoves:
         if any(one.verdict is CheckStatus.FAIL for one in left_out):
             return plan
         try:
-            moves, checks = preview_groups(*self._options(chosen))
+            moves, checks = preview_groups(*self._options(chosen), newest=self._newest(chosen))
         except (NoSuchArchiveError, PreflightError, UsageError) as error:
             refusal = Check(CheckStatus.FAIL, request.group, error.message, error.hint)
             return replace(plan, checks=(*left_out, refusal))
@@ -300,6 +301,11 @@ class GroupMoves:
         storage = place.storage or StorageOptions.from_env()
         kafka = self._cluster.options
         return options, Locations(kafka=kafka, archive=place.address, storage=storage)
+
+    def _newest(self, request: GroupMoveRequest) -> ArchiveView:
+        """Return the newest commit, in a view of its own: a view keeps the tables that it reads."""
+        log = self._archives.log(self._archives.place(request.archive), request.log)
+        return ArchiveView(log.store, log.loaded)
 
     def _beside_live(self, group: str, moves: GroupPlan) -> tuple[PlannedMove, ...]:
         live = self.live_offsets(group)
