@@ -101,11 +101,9 @@ class MemoryAdmin:
         }
 
     def offset_bounds(
-        self, partitions: Collection[tuple[str, int]]
+        self, partitions: Collection[tuple[str, int]], end: OffsetSpec = OffsetSpec.LATEST
     ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        return self.offsets(partitions, OffsetSpec.EARLIEST), self.offsets(
-            partitions, OffsetSpec.LATEST
-        )
+        return self.offsets(partitions, OffsetSpec.EARLIEST), self.offsets(partitions, end)
 
     def offsets_for_times(
         self, times_ms: Mapping[tuple[str, int], int], **_: Any

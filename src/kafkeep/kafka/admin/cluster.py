@@ -189,12 +189,12 @@ class Cluster:
         return self.wire.call(self._offsets.ends, partitions, spec) if partitions else {}
 
     def offset_bounds(
-        self, partitions: Collection[TopicPartition]
+        self, partitions: Collection[TopicPartition], end: OffsetSpec = OffsetSpec.LATEST
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets and the ends, asked for at the same time."""
 
         async def ask() -> list[Any]:
-            specs = OffsetSpec.EARLIEST, OffsetSpec.LATEST
+            specs = OffsetSpec.EARLIEST, end
             calls = [partial(self._offsets.ends, partitions, spec) for spec in specs]
             return await self.routes.link.gather(calls)
 

@@ -43,9 +43,7 @@ class LiveSource:
         if partition is not None and partition not in topic.partitions:
             raise RestError(404, f"Topic {topic.name} has no partition {partition}")
         keys = [(topic.name, number) for number in numbers]
-        admin = cluster.admin()
-        starts = admin.offsets(keys, OffsetSpec.EARLIEST)
-        ends = admin.offsets(keys, OffsetSpec.LAST_STABLE)
+        starts, ends = cluster.admin().offset_bounds(keys, OffsetSpec.LAST_STABLE)
         self._ranges = {
             key[1]: OffsetRange(starts[key], max(starts[key], ends[key])) for key in keys
         }
