@@ -6,21 +6,32 @@ tables are written by the code that backups use. Only its data objects are missi
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.beside import Numbers
+from bench.runs import kafka_options
 from kafkeep.archive.commit import Changes, LogSpan, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
+from kafkeep.dev import DevOptions, DevStatus, start, stop
+from kafkeep.dev import status as status_of
 from kafkeep.kafka.admin.admin import Admin, TopicDescription
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.store.open import open_store
 
 TOPICS = 1_000
 PARTITIONS = 20
@@ -30,6 +41,50 @@ DAY_MS = 86_400_000
 _TOPICS_AT_ONCE = 50
 _PATIENCE_S = 180.0
 _VALUE = b'{"number": %d, "note": "express"}'
+
+
+LAKE = "lake"
+"""The connector that archives all topics, and its log."""
+FILLED_BEFORE = "KAFKEEP_BENCH_CLUSTER"
+"""Names the folder of a cluster that ``python -m bench.large_cluster`` has filled."""
+
+
+@contextmanager
+def running(parent: Path) -> Iterator[tuple[DevStatus, Numbers]]:
+    """Run a cluster that is filled, and return what was put into it; or use one filled before."""
+    if FILLED_BEFORE in os.environ:
+        yield status_of(Path(os.environ[FILLED_BEFORE])), _sizes()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pages-", dir=parent))
+    try:
+        began = time.monotonic()
+        own = fill(folder)
+        yield own, {**_sizes(), "seconds to make them": time.monotonic() - began}
+    finally:
+        stop(folder, purge=True)
+
+
+def _sizes() -> Numbers:
+    partitions = TOPICS * PARTITIONS
+    return {"topics": TOPICS, "partitions": partitions, "entries": partitions * RECORDS}
+
+
+def fill(folder: Path) -> DevStatus:
+    """Start a cluster in a folder; create the topics, their records and the archive."""
+    # Two brokers: one process may not open the files of 20,000 partitions everywhere.
+    status = start(DevOptions(folder=folder, brokers=2, registry=True))
+    create(status.bootstrap_servers)
+    s3 = status.s3
+    storage = StorageOptions(
+        endpoint=s3.endpoint, region=s3.region, access_key=s3.access_key, secret_key=s3.secret_key
+    )
+    write_log(open_store(archive_of(status), storage), kafka_options(status), LAKE)
+    return status
+
+
+def archive_of(status: DevStatus) -> str:
+    """Return the address of the archive."""
+    return f"s3://{status.s3.bucket}/console"
 
 
 def names() -> list[str]:
@@ -136,3 +191,8 @@ def _entry(pid: PartitionId, topic: TopicDescription, offset: int, time_ms: int)
         codec="zstd",
         sha256="0" * 64,
     )
+
+
+if __name__ == "__main__":
+    fill(Path(sys.argv[1]).absolute())
+    print(f"filled; use it with {FILLED_BEFORE}={sys.argv[1]}")

@@ -3,6 +3,9 @@
 The list of pages is that of the console's own routes. Addresses are found by following links from
 the first page, so that a new page is measured as soon as another page leads to it. What a page
 loads after it is shown is a part, measured on its own.
+
+To fill the cluster takes a minute or two: ``python -m bench.large_cluster FOLDER`` does it before,
+and ``KAFKEEP_BENCH_CLUSTER=FOLDER`` makes this case use that cluster, and leave it running.
 """
 
 from __future__ import annotations
@@ -11,9 +14,7 @@ import html
 import http.client
 import re
 import sys
-import tempfile
 import time
-import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,20 +25,17 @@ from urllib.parse import urljoin, urlsplit
 
 from starlette.routing import compile_path
 
-from bench import large_cluster
+from bench import console_state, large_cluster
 from bench.beside import Numbers
-from bench.connectors import Feed, json_sink
-from bench.runs import kafka_options
-from bench.service import ServeProcess, serving, wait_for
-from kafkeep.dev import DevOptions, DevStatus, start, stop
-from kafkeep.options.storage import StorageOptions
-from kafkeep.store.open import open_store
+from bench.connectors import Feed
+from bench.service import ServeProcess, serving
+from kafkeep.dev import DevStatus
 from kafkeep.ui.frame import ROOT
 from kafkeep.ui.pages.registry import ROUTES
 from kafkeep.ui.visit import PageRoute
 
 LOADS = 10_000
-WARM_UP = 1_000
+WARM_UP = 500
 """Loads after the first ones; memory and times are measured from there on."""
 MEASURED_EVERY = 500
 ADDRESSES = 4
@@ -46,8 +44,6 @@ KEPT_OPEN_S = 1.0
 """The service closes a connection that was quiet for some seconds."""
 BUSY = 10
 """Topics that get records all the time."""
-LAKE = "lake"
-"""The connector that archives all topics."""
 _LINK = re.compile(r'<a\s[^>]*?href="([^"]*)"([^>]*)>')
 _PART = re.compile(r'hx-get="([^"]*)"')
 
@@ -73,80 +69,22 @@ class Place:
 
 def console_pages(status: DevStatus, records: int, repeat: int) -> Numbers:
     """Load every page of the console again and again; see the module."""
-    folder = Path(tempfile.mkdtemp(prefix="pages-", dir=Path(status.folder).parent))
-    try:
-        # Two brokers: one process may not open the files of 20,000 partitions everywhere.
-        own = start(DevOptions(folder=folder, brokers=2))
-        return _measure(own)
-    finally:
-        stop(folder, purge=True)
+    with large_cluster.running(Path(status.folder).parent) as (own, made):
+        return {**made, **_measure(own)}
 
 
 def _measure(status: DevStatus) -> Numbers:
-    began = time.monotonic()
-    large_cluster.create(status.bootstrap_servers)
-    archive = f"s3://{status.s3.bucket}/console"
-    entries = large_cluster.write_log(
-        open_store(archive, _storage(status)), kafka_options(status), LAKE
-    )
-    numbers: Numbers = {
-        "topics": large_cluster.TOPICS,
-        "partitions": large_cluster.TOPICS * large_cluster.PARTITIONS,
-        "entries": entries,
-        "seconds to make them": time.monotonic() - began,
-    }
     busy = large_cluster.names()[:BUSY]
     with serving(status) as service, Feed(status.bootstrap_servers, busy):
-        _create_connectors(service, status, archive, busy)
-        wait_for(lambda: service.records([LAKE]) > 0, "the backup has committed")
+        console_state.create(service, status, busy)
         browser = _Browser(service)
         addresses = _crawl(browser)
         _say_unreached(addresses)
-        before, at = service.records([LAKE]), time.monotonic()
-        numbers |= _load(browser, service, addresses)
-        span = time.monotonic() - at
-        numbers["records archived per second meanwhile"] = (service.records([LAKE]) - before) / span
-    return numbers
-
-
-def _storage(status: DevStatus) -> StorageOptions:
-    s3 = status.s3
-    return StorageOptions(
-        endpoint=s3.endpoint, region=s3.region, access_key=s3.access_key, secret_key=s3.secret_key
-    )
-
-
-def _create_connectors(
-    service: ServeProcess, status: DevStatus, archive: str, busy: list[str]
-) -> None:
-    """Create the backup of all topics, three sinks of one topic each, and a restore."""
-    run = uuid.uuid4().hex[:6]
-    wait_for(lambda: service.metrics()["kafkeep_leader", ""] == 1, "the service leads")
-    s3 = {
-        key: value
-        for key, value in json_sink(status, busy[0], run).items()
-        if key.startswith(("s3.", "store.url", "aws."))
-    }
-    lake = {
-        **s3,
-        "connector.class": "kafkeep.Backup",
-        "archive": archive,
-        "topics.regex": "shop-[0-9]+",
-        "segment.age": "5s",
-    }
-    service.put(f"/connectors/{LAKE}/config", lake)
-    for topic in busy[:3]:
-        sink = json_sink(status, topic, run) | {"flush.size": "20"}
-        service.put(f"/connectors/{topic}-json/config", sink)
-    wait_for(lambda: service.records([f"{busy[0]}-json"]) > 0, "a sink has committed")
-    back = {
-        **s3,
-        "connector.class": "kafkeep.Restore",
-        "topics": f"{busy[0]}:{busy[0]}-{run}",
-        "restore.log": f"{busy[0]}-json",
-    }
-    service.put("/connectors/back/config", back)
-    wait_for(lambda: service.running() == 5, "all connectors run")
+        before, at = service.records([console_state.LAKE]), time.monotonic()
+        numbers = _load(browser, service, addresses)
+        archived = service.records([console_state.LAKE]) - before
+    rate = archived / (time.monotonic() - at)
+    return {**numbers, "records archived per second meanwhile": rate}
 
 
 class _Browser:
@@ -243,6 +181,9 @@ def _load(
         "memory after the warm-up MB": memory[0][1],
         "memory at the end MB": memory[-1][1],
         "memory growth MB per 1,000 loads": linear_regression(*zip(*memory, strict=True)).slope,
+        "memory growth MB per 1,000 loads, second half": linear_regression(
+            *zip(*memory[len(memory) // 2 :], strict=True)
+        ).slope,
     }
 
 
@@ -250,8 +191,11 @@ def _times(times: dict[Place, list[float]]) -> Numbers:
     """Return the 95th percentile of each route, the slowest first."""
     p95 = {place: quantiles(spent, n=20)[-1] for place, spent in times.items()}
     slowest = sorted(p95, key=p95.__getitem__, reverse=True)
+    every = [one for spent in times.values() for one in spent]
     return {
-        "p50 of all ms": median(one for spent in times.values() for one in spent),
+        "p50 of all ms": median(every),
+        "p95 of all ms": quantiles(every, n=20)[-1],
+        "pages over 200 ms (p95)": sum(one >= 200 for one in p95.values()),
         **{f"p95 ms {place}": p95[place] for place in slowest},
     }
 

@@ -36,6 +36,9 @@ class ServeProcess:
     def put(self, path: str, body: object) -> str:
         return self._ask("PUT", path, json.dumps(body))
 
+    def post(self, path: str, body: object) -> str:
+        return self._ask("POST", path, json.dumps(body))
+
     def _ask(self, method: str, path: str, body: str | None) -> str:
         headers = {"Content-Type": "application/json"} if body else {}
         # One for each: the service closes a connection that was quiet for some seconds.
