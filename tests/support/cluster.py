@@ -179,12 +179,24 @@ class Cluster:
         )
 
     def raw(self, topic: str, batches: Sequence[bytes], partition: int = 0) -> None:
-        """Send record batches as they are, in order."""
+        """Send record batches as they are, in order.
+
+        The first is sent again until the leader takes it: brokers learn of their leadership one by
+        one. The others follow without waiting for answers.
+        """
+        place = topic, partition
         with Wire(KafkaOptions(self.bootstrap)) as wire:
-            pending = [wire.produce({(topic, partition): batch}) for batch in batches]
-            for answer in pending:
-                code = answer.result(WAIT)[topic, partition].error_code
-                assert code == 0, f"{topic}-{partition}: Kafka answers {code}"
+
+            def is_taken() -> bool:
+                code = wire.produce({place: batches[0]}).result(WAIT)[place].error_code
+                assert code in {0, *LEADER_NOT_READY}, f"{place}: Kafka answers {code}"
+                return code == 0
+
+            if batches:
+                until(is_taken, f"{place} has a leader that knows it")
+            pending = [wire.produce({place: batch}) for batch in batches[1:]]
+            codes = [answer.result(WAIT)[place].error_code for answer in pending]
+            assert not any(codes), f"{place}: Kafka answers {codes}"
 
     def records(
         self, topic: str, records: Sequence[Record], partition: int = 0, codec: Codec = Codec.NONE
