@@ -136,6 +136,28 @@ def test_a_rate_is_kept(cluster: Cluster, archive: Archive, topic: str) -> None:
     assert done["bytes"] / done["seconds"] <= 4 * mib
 
 
+def test_a_dry_run_names_what_a_backup_then_does_and_writes_nothing(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    archive = Archive(cluster, str(tmp_path / "new"))
+    cluster.fill(topic, 100)
+    first = archive.backup("--topics", topic, "--dry-run").expect(0).json
+    assert (first["records_at_most"], first["commit"], first["new_topics"]) == (100, -1, [topic])
+    assert not (tmp_path / "new").exists()
+    archive.backup("--topics", topic).expect(0)
+    cluster.fill(topic, 50, first=100)
+    cluster.delete_records(topic, 120)
+    before = {p: p.read_bytes() for p in (tmp_path / "new").rglob("*") if p.is_file()}
+    second = archive.backup("--topics", topic, "--dry-run").expect(3).json
+    assert before == {p: p.read_bytes() for p in (tmp_path / "new").rglob("*") if p.is_file()}
+    archive.backup("--topics", f"{topic},nothing", "--dry-run").expect(2)
+    archive.backup("--topics", topic, "--dry-run", "--on-gap", "fail").expect(3)
+    done = archive.backup("--topics", topic).expect(3).json
+    (lost,) = second["gaps"]
+    assert (lost["start"], lost["end"]) == (100, 120) and second["gaps"] == done["gaps"]
+    assert second["records_at_most"] == done["records"] == 30
+
+
 def _archived(archive: Archive, topic: str) -> int:
     try:
         return sum(entry.records for entry in archive.view.entries(topic))

@@ -28,6 +28,25 @@ class LoggedState:
         return cls(state.positions, latest, state.last_folders())
 
 
+def current_epochs(state: LogState) -> dict[tuple[str, int], int]:
+    """Return the leader epochs of the last archived batches, of the newest incarnations."""
+    latest = LoggedState.of(state).latest
+    return {
+        (pid.topic, pid.partition): epoch
+        for pid, epoch in state.leader_epochs.items()
+        if latest[pid.topic].incarnation == pid.incarnation
+    }
+
+
+def current_groups(state: LogState) -> dict[str, set[str]]:
+    """Return the groups of the log, with the newest incarnations on which they have offsets."""
+    latest = LoggedState.of(state).latest
+    return {
+        group: {pid.topic for pid in at if latest[pid.topic].incarnation == pid.incarnation}
+        for group, at in state.groups.items()
+    }
+
+
 def identify_topics(snapshot: ClusterSnapshot, logged: LoggedState) -> dict[str, TopicInfo]:
     """Return each topic with its incarnation: a topic id that the log has not seen is a new one.
 

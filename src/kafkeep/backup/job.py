@@ -23,7 +23,7 @@ from kafkeep.backup.cluster_snapshot import (
     take_snapshot,
 )
 from kafkeep.backup.follow import FollowLoop
-from kafkeep.backup.incarnations import LoggedState
+from kafkeep.backup.incarnations import LoggedState, current_epochs, current_groups
 from kafkeep.backup.log_writer import LogWriter, RunTasks
 from kafkeep.backup.plan import (
     EARLIEST,
@@ -266,28 +266,13 @@ class BackupJob:
         The group's offsets are read once in the life of a log. Topics that are created while the
         job runs are read from their beginning.
         """
-        group, topics = self.options.group, list(given.snapshot.topics)
-        offsets: Mapping[tuple[str, int], int] = {}
-        if group and topics and not given.logged.latest:
-            offsets = load_group_offsets(self.admin, topics, [group]).offsets.get(group, {})
         start_at = EARLIEST if self._has_initial_topics else self.options.start_at
-        starts = first_positions(given, start_at=start_at, group=offsets)
-        return starts, takeover_note(group or "", offsets, starts)
+        return load_starts(self.admin, given, self.options.group, start_at)
 
     def _observe(self) -> PlanInput:
         """Take a snapshot and combine it with the state of the log."""
         state = self.log.state
-        logged = LoggedState.of(state)
-        latest = logged.latest
-        epochs = {
-            (pid.topic, pid.partition): epoch
-            for pid, epoch in state.leader_epochs.items()
-            if latest[pid.topic].incarnation == pid.incarnation
-        }
-        groups = {
-            group: {pid.topic for pid in at if latest[pid.topic].incarnation == pid.incarnation}
-            for group, at in state.groups.items()
-        }
+        epochs, groups = current_epochs(state), current_groups(state)
         tails = {(pid.topic, pid.partition): tail for pid, tail in self.tails.items()}
         times = late_times(self._sink, tails) if self._sink else None
         if self.first is not None:
@@ -312,13 +297,28 @@ class BackupJob:
             )
         self._details = snapshot.details
         failpoint("snapshot.after")
-        return PlanInput.of(snapshot, logged)
+        return PlanInput.of(snapshot, LoggedState.of(state))
 
     def _fresh_details(self) -> ClusterDetails | None:
         details = self._details
         if details is None or self.now_ms() - details.at_ms >= self.options.details_ms:
             return None
         return details
+
+
+def load_starts(
+    admin: Admin, given: PlanInput, group: str | None, start_at: str
+) -> tuple[dict[PartitionId, int], str]:
+    """Return the start offsets of new topics, and the note for their commit.
+
+    Only a new log starts at the offsets of the group.
+    """
+    topics = list(given.snapshot.topics)
+    offsets: Mapping[tuple[str, int], int] = {}
+    if group and topics and not given.logged.latest:
+        offsets = load_group_offsets(admin, topics, [group]).offsets.get(group, {})
+    starts = first_positions(given, start_at=start_at, group=offsets)
+    return starts, takeover_note(group or "", offsets, starts)
 
 
 def _has_stale_details(snapshot: ClusterSnapshot) -> bool:

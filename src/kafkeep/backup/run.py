@@ -39,7 +39,7 @@ def check_store(store: ObjectStore, name: str) -> None:
         )
 
 
-def _refuse_memory_store(archive: str) -> None:
+def refuse_memory_store(archive: str) -> None:
     """Refuse a store in memory: each process has its own, which is lost when the process ends."""
     if ArchiveAddress.parse(archive).kind == "memory":
         raise UsageError(
@@ -61,7 +61,7 @@ def run_backup(
     Spark starts in the background while Kafka and the archive are checked. Nothing is written
     before both checks pass. ``stop`` ends a run cleanly after the current cycle.
     """
-    _refuse_memory_store(locations.archive)
+    refuse_memory_store(locations.archive)
     open_first = partial(open_clients, locations)
     with BackgroundSession(spark, first=open_first) as session, Wire(locations.kafka) as wire:
         admin = Admin(wire)

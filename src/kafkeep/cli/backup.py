@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -37,6 +37,7 @@ from kafkeep.cli.output import (
     is_verbose,
     print_json,
     print_pairs,
+    print_table,
     say,
     task_progress,
 )
@@ -48,7 +49,15 @@ from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.connect.connectors.sink_config import ConnectorConfig
+    from kafkeep.options.kafka import Locations
 
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print which offsets a backup would read now, and the gaps; write nothing.",
+    ),
+]
 _SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.schedule.interval.ms"}
 
 
@@ -188,12 +197,14 @@ def backup_command(
     s3_region: RegionOption = None,
     s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
+    dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
     flags: dict[str, Any],
 ) -> None:
     """Back up topics: copy every record that the archive does not have yet.
 
-    Run it again to continue where the last run ended. With --follow it keeps running.
+    Run it again to continue where the last run ended. With --follow it keeps running. Use --dry-run
+    to preview.
 
     Exits with 0 when done; 3 when Kafka deleted offsets before they were read, an open transaction
     holds back records, or a consumer group cannot be read; 11 when a newer writer took the log; 12
@@ -210,9 +221,10 @@ def backup_command(
     request = parse_backup(flags, given)
     options = request.options
     spark = start_spark(
-        spark_conf, preload=preload.BACKUP if options.sink is None else preload.SINK
+        spark_conf,
+        now=not dry_run,
+        preload=preload.BACKUP if options.sink is None else preload.SINK,
     )
-    from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
 
     for note in request.notes:
@@ -222,6 +234,10 @@ def backup_command(
         archive=request.archive,
         storage=request.storage,
     )
+    if dry_run:
+        _forecast(options, locations, output)
+    from kafkeep.backup.run import run_backup  # noqa: PLC0415
+
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     with task_progress("backing up", enabled=output is Output.TABLE) as on_progress:
@@ -233,15 +249,7 @@ def backup_command(
             on_progress=on_progress,
             on_commit=partial(_on_commit, options.follow and output is Output.JSON),
         )
-    for gap in summary.gaps:
-        say(
-            f"warning: {gap.partition_id}: offsets {gap.range.start} to {gap.range.end - 1} are "
-            f"lost: {gap.reason}"
-        )
-    for partition in summary.blocked:
-        say(f"warning: {partition}: an open transaction holds back its newest records")
-    for group in summary.skipped_groups:
-        say(f"warning: group {group} cannot be read: its offsets are not archived")
+    _warn(summary)
     if summary.bad:
         say(f"warning: {summary.bad} records could not be stored and were skipped")
     if output is Output.JSON:
@@ -249,6 +257,62 @@ def backup_command(
     else:
         print_pairs(_pairs(summary))
     raise typer.Exit(summary.exit_code)
+
+
+def _forecast(options: BackupOptions, locations: Locations, output: Output) -> NoReturn:
+    from kafkeep.backup.dry_run import forecast_backup  # noqa: PLC0415
+
+    found = forecast_backup(options, locations)
+    _warn(found)
+    if output is Output.JSON:
+        print_json(found.to_json())
+    else:
+        _show_forecast(found)
+    raise typer.Exit(found.exit_code)
+
+
+def _warn(found: Any) -> None:
+    for gap in found.gaps:
+        say(
+            f"warning: {gap.partition_id}: offsets {gap.range.start} to {gap.range.end - 1} are "
+            f"lost: {gap.reason}"
+        )
+    for partition in found.blocked:
+        say(f"warning: {partition}: an open transaction holds back its newest records")
+    for group in found.skipped_groups:
+        say(f"warning: group {group} cannot be read: its offsets are not archived")
+
+
+def _show_forecast(found: Any) -> None:
+    say("nothing is written now; a backup would read:")
+    rows = [
+        (
+            p.partition_id.folder,
+            p.partition_id.partition,
+            p.range.start,
+            p.range.end,
+            f"up to {len(p.range):,}",
+            format_size(p.est_bytes),
+        )
+        for p in found.partitions
+    ]
+    print_table(("topic", "partition", "from", "to", "records", "batches, about"), rows)
+    after = "a new log" if found.commit < 0 else f"after commit {found.commit}"
+    least = found.objects_at_least
+    ranges = f"{len(found.unfinished):,} ranges of an interrupted run are read first"
+    print_pairs(
+        {
+            "archive": found.archive,
+            "log": f"{found.log} ({after})",
+            "topics": f"{len(found.topics):,}, {len(found.new_topics):,} of them new",
+            "records": f"up to {found.records_at_most:,}",
+            "batches": f"about {format_size(found.est_bytes)}",
+            "objects": "as the rules of the sink say" if least is None else f"{least:,} or more",
+            "gaps": len(found.gaps),
+            "groups": found.groups,
+            **({"unfinished": ranges} if found.unfinished else {}),
+        }
+    )
 
 
 def _on_commit(prints_line: bool, commit: Any, summary: Any) -> None:
