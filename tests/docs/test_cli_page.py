@@ -60,5 +60,19 @@ def test_the_command_says_what_it_does(name: str) -> None:
 
 def test_exit_codes_page_names_every_command_that_has_codes_of_its_own() -> None:
     text = (ROOT / "docs" / "exit-codes.md").read_text()
-    for name in ("backup", "restore", "verify", "info", "ls", "du", "gc", "cat", "doctor", "demo"):
+    for name in (
+        "backup",
+        "restore",
+        "verify",
+        "info",
+        "ls",
+        "du",
+        "gc",
+        "cat",
+        "find",
+        "commits",
+        "diff",
+        "doctor",
+        "demo",
+    ):
         assert f"`{name}`" in text

@@ -29,7 +29,7 @@ from kafkeep.cli import (
     serve,
     verify,
 )
-from kafkeep.cli.archive import cat, info, ls
+from kafkeep.cli.archive import cat, commits, diff, find, info, ls
 from kafkeep.cli.output import (
     Talk,
     complain,
@@ -60,8 +60,11 @@ app.command("drill")(drill.drill_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)
 app.command("du")(ls.du_command)
+app.command("commits")(commits.commits_command)
+app.command("diff")(diff.diff_command)
 app.command("gc")(gc.gc_command)
 app.command("cat")(cat.cat_command)
+app.command("find")(find.find_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
 app.add_typer(groups.app, name="groups")

@@ -208,6 +208,8 @@ class CatOptions:
     count: int | None = None
     aborted: bool = False
     incarnation: int | None = None
+    select: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    """Keeps some of the decoded records, in order."""
 
     def __post_init__(self) -> None:
         check_times(self.from_ms, self.until_ms)
@@ -294,7 +296,8 @@ def iter_line_groups(
         for decoded in _unless_expired(
             expiry, window, iter_window_records(store, window, offsets, options, read_options)
         ):
-            columns = [column.to_pylist() for column in decoded.columns]
+            selected = decoded if options.select is None else options.select(decoded)
+            columns = [column.to_pylist() for column in selected.columns]
             yield [
                 to_line(RecordLine(topic, partition, *row))
                 for row in zip(*columns, strict=True)

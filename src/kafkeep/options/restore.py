@@ -94,18 +94,19 @@ def _condition(text: str) -> Condition:
         raise UsageError("filter does not select by time", hint="Use --from and --until.")
     if match is None or (match[1] and match[4]):
         raise UsageError(f"{text!r} is not a filter", hint=_HINT)
-    value = None if match[4] is None else _bytes(match[5])
+    value = None if match[4] is None else parse_bytes(match[5], hint=_HINT)
     negated = bool(match[1]) or match[4] == "!="
     return Condition(match[3], value, begins=match[4] == "^=", negated=negated)
 
 
-def _bytes(text: str) -> bytes:
+def parse_bytes(text: str, *, hint: str) -> bytes:
+    """Parse text, or bytes in hexadecimal digits after ``hex:``."""
     if not text.startswith("hex:"):
         return text.encode()
     try:
         return bytes.fromhex(text[4:])
     except ValueError as error:
-        raise UsageError(f"{text!r} is not in hexadecimal digits", hint=_HINT) from error
+        raise UsageError(f"{text!r} is not in hexadecimal digits", hint=hint) from error
 
 
 @dataclass(frozen=True, kw_only=True)

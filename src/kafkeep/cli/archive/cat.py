@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from kafkeep.cli.flags import (
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.errors import UsageError
 from kafkeep.options.selection import TimeRangeOptions
+
+if TYPE_CHECKING:
+    from kafkeep.maintenance.cat import ToLine
 
 OffsetOption = Annotated[
     str,
@@ -83,8 +86,6 @@ def cat_command(
     from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast
         CatOptions,
         iter_lines,
-        json_line,
-        parse_format,
         parse_start,
     )
     from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
@@ -99,27 +100,38 @@ def cat_command(
         aborted=aborted,
         incarnation=incarnation,
     )
+    to_line = line_format(format, output)
+    store, unlogged = source.open()
+    if unlogged is not None:
+        from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
+
+        write_pieces(iter_unlogged_lines(store, unlogged, options, to_line))
+        return
+    log = choose_log(store, source.name, topics or None)
+    write_pieces(iter_lines(store, log, options, to_line))
+
+
+def line_format(format: str | None, output: Output) -> ToLine:
+    """Return how to print a record: as a JSON line, or as ``--format`` says."""
+    from kafkeep.maintenance.cat import json_line, parse_format  # noqa: PLC0415
+
     if format is not None and output is Output.JSON:
         raise UsageError(
             "--format and --output json cannot both be given",
             hint="Leave out --format to print JSON lines.",
         )
-    to_line = json_line if format is None else parse_format(format)
-    store, unlogged = source.open()
-    if unlogged is not None:
-        from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
-
-        _write(iter_unlogged_lines(store, unlogged, options, to_line))
-        return
-    _write(iter_lines(store, choose_log(store, source.name, topics or None), options, to_line))
+    return json_line if format is None else parse_format(format)
 
 
-def _write(pieces: Iterable[bytes]) -> None:
-    out = sys.stdout.buffer
+def write_pieces(pieces: Iterable[bytes]) -> bool:
+    """Write bytes to stdout; return whether there were any. A reader that has gone is no error."""
+    out, wrote = sys.stdout.buffer, False
     try:
         for piece in pieces:
+            wrote = True
             out.write(piece)
-        out.flush()
+            out.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone. Otherwise Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return wrote

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.catalog.storage import StorageSums, sum_entries
+from kafkeep.connect.catalog.storage import sum_entries
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.maintenance.commit_summary import StorageSums
 from kafkeep.maintenance.verify_trace import last_verified_ms
 
 SMALL_BYTES = 1 << 20

@@ -14,6 +14,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.names import parse_folder
 from kafkeep.connect.catalog.archives import ArchiveLog
 from kafkeep.connect.model import RestError
+from kafkeep.maintenance.commit_summary import StorageSums
 
 _DAY_MS = 86_400_000
 _LAST_INCARNATION = 2**31 - 1
@@ -23,30 +24,6 @@ _SUMS = (
     ("size_bytes", "sum"),
     ("raw_bytes", "sum"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSums:
-    """What some objects hold together. Objects of keys and headers add no records."""
-
-    objects: int = 0
-    records: int = 0
-    size_bytes: int = 0
-    raw_bytes: int = 0
-    """Bytes of the record batches before the objects were compressed."""
-
-    @property
-    def ratio(self) -> float | None:
-        """How many bytes of record batches one stored byte holds."""
-        return self.raw_bytes / self.size_bytes if self.size_bytes else None
-
-    def __add__(self, other: StorageSums) -> StorageSums:
-        return StorageSums(
-            objects=self.objects + other.objects,
-            records=self.records + other.records,
-            size_bytes=self.size_bytes + other.size_bytes,
-            raw_bytes=self.raw_bytes + other.raw_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from kafkeep.connect.catalog.archive_overview import (
     find_small_objects,
 )
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace
-from kafkeep.connect.catalog.storage import DayStorage, StorageSums, sum_days, sum_topics
+from kafkeep.connect.catalog.storage import DayStorage, sum_days, sum_topics
 from kafkeep.connect.catalog.stored_objects import paged
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.maintenance.commit_summary import StorageSums
 from kafkeep.maintenance.gc import OrphanAction
 from kafkeep.ui.frame import ROOT, NavLink
 from kafkeep.ui.paging import page_number

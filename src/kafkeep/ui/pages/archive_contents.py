@@ -9,10 +9,10 @@ from starlette.responses import Response
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.entry import Entry
 from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.commit_history import summarize
-from kafkeep.connect.catalog.storage import StorageSums, sum_partitions, sum_topics, topic_of_folder
+from kafkeep.connect.catalog.storage import sum_partitions, sum_topics, topic_of_folder
 from kafkeep.connect.catalog.stored_objects import find_object, find_objects, paged
 from kafkeep.connect.model import RestError
+from kafkeep.maintenance.commit_summary import StorageSums, summarize
 from kafkeep.ui.pages.archive import ArchiveVisit, archive_tab, archive_visit
 from kafkeep.ui.paging import page_number
 from kafkeep.ui.visit import PageRoute, Visit
@@ -70,18 +70,7 @@ def _by_topic(commit: Commit) -> list[tuple[str, StorageSums]]:
     found: dict[str, list[Entry]] = defaultdict(list)
     for entry in commit.changes.entries:
         found[entry.partition_id.folder].append(entry)
-    return [
-        (
-            folder,
-            StorageSums(
-                objects=len(mine),
-                records=sum(entry.own_records for entry in mine),
-                size_bytes=sum(entry.size_bytes for entry in mine),
-                raw_bytes=sum(entry.raw_bytes for entry in mine),
-            ),
-        )
-        for folder, mine in sorted(found.items())
-    ]
+    return [(folder, StorageSums.of(mine)) for folder, mine in sorted(found.items())]
 
 
 def show_topics(visit: Visit) -> Response:

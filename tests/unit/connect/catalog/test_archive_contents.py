@@ -28,11 +28,12 @@ from kafkeep.connect.catalog.archive_overview import (
     find_small_objects,
 )
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.catalog.commit_history import CommitHistory, CommitSummary, UnreadCommit
+from kafkeep.connect.catalog.commit_history import CommitHistory
 from kafkeep.connect.catalog.left_overs import FRESH_MS, LeftOverFinder, LeftOverState
 from kafkeep.connect.catalog.storage import sum_days, sum_entries, sum_partitions, sum_topics
 from kafkeep.connect.catalog.stored_objects import find_object, find_objects
 from kafkeep.connect.model import RestError
+from kafkeep.maintenance.commit_summary import CommitSummary, UnreadCommit
 from kafkeep.maintenance.gc import OrphanAction
 from kafkeep.maintenance.inventory import load_usage
 from kafkeep.store.open import open_store

@@ -5,9 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.commit_history import CommitSummary, UnreadCommit, summarize
 from kafkeep.connect.catalog.storage import (
-    StorageSums,
     sum_days,
     sum_partitions,
     sum_topics,
@@ -28,6 +26,12 @@ from kafkeep.connect.rest.json_schemas import (
 )
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
 from kafkeep.connect.service.service import ConnectService
+from kafkeep.maintenance.commit_summary import (
+    CommitSummary,
+    StorageSums,
+    UnreadCommit,
+    summarize,
+)
 
 _COMMITS, _MOST_COMMITS = 20, 100
 _OBJECTS, _MOST_OBJECTS = 100, 1000
