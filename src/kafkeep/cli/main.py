@@ -22,6 +22,7 @@ from kafkeep.cli import (
     drill,
     gc,
     groups,
+    man,
     register,
     restore,
     retention,
@@ -67,6 +68,7 @@ app.command("cat")(cat.cat_command)
 app.command("find")(find.find_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
+app.command("man")(man.man_command)
 app.add_typer(groups.app, name="groups")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(retention.app, name="retention")
