@@ -24,8 +24,10 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from tests.support.releases import TEST_KAFKA
 from tests.support.waiting import PATIENCE_S, until
 
+from kafkeep.dev.kafka_version import KafkaVersion
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Wire
@@ -44,11 +46,14 @@ LEADER_NOT_READY = (
     KafkaError._UNKNOWN_PARTITION,
 )
 """What a broker answers that has not yet heard of a partition, or that it leads it."""
-ANY_TIME = {
-    "message.timestamp.after.max.ms": str(2**63 - 1),
-    "message.timestamp.before.max.ms": str(2**63 - 1),
-    "retention.ms": "-1",
-}
+ANY_TIME = {"retention.ms": "-1"} | (
+    {"message.timestamp.difference.max.ms": str(2**63 - 1)}
+    if TEST_KAFKA is not None and KafkaVersion.parse(TEST_KAFKA).numbers < (3, 6, 0)
+    else {
+        "message.timestamp.after.max.ms": str(2**63 - 1),
+        "message.timestamp.before.max.ms": str(2**63 - 1),
+    }
+)
 """Settings of a topic that takes records of any time, and keeps those that are old."""
 
 
@@ -64,8 +69,20 @@ class Cluster:
         self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
         """Make a topic and wait until every partition has a leader."""
-        made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
-        made[topic].result(WAIT)
+
+        def made() -> bool:
+            new = NewTopic(topic, partitions, 1, config=dict(config or {}))
+            try:
+                self.admin.create_topics([new])[topic].result(WAIT)
+            except KafkaException as error:
+                # With ZooKeeper, a deleted topic lasts longer than brokers describe it.
+                gone = not self.partitions(topic)
+                if gone and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return False
+                raise
+            return True
+
+        until(made, f"{topic} is no longer being deleted")
         until(lambda: len(self.partitions(topic)) == partitions, f"{topic} has its partitions")
         return topic
 

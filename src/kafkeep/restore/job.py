@@ -289,6 +289,7 @@ class RestoreJob:
                 topic.target,
                 target.settings,
                 topic_defaults(self.admin, topic.target),
+                kafka=self.admin.broker_version(),
                 replicas=None if target.existed else fewer_replicas(topic, self.options),
                 oldest_ms=oldest_time(topic, self.options),
                 largest_partition_bytes=largest_target(topic),

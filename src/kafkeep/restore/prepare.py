@@ -184,7 +184,7 @@ def _prepare_topic(
     if _is_ours(topic, target, known) is not None:
         return aim
     fewer = None if aim.existed else fewer_replicas(topic, options)
-    settings = settings_while_writing(aim.settings, fewer)
+    settings = settings_while_writing(aim.settings, fewer, admin.broker_version())
     if topic.target in target.topics:
         admin.alter_topic_configs(topic.target, set=settings)
         made = target.topics[topic.target]

@@ -23,7 +23,12 @@ from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
 from kafkeep.restore.preflight import TargetSnapshot
 from kafkeep.restore.routing.plan import largest_target, oldest_time
-from kafkeep.restore.topic_settings import final_settings, settings_while_writing
+from kafkeep.restore.topic_settings import (
+    KafkaRelease,
+    final_settings,
+    settings_while_writing,
+    unknown_settings,
+)
 
 _NEEDED = (TopicRight.WRITE, TopicRight.ALTER_CONFIGS, TopicRight.DESCRIBE_CONFIGS)
 
@@ -68,7 +73,7 @@ def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> It
             topic.target,
             topic.target_count,
             replication_factor=replicas_of(topic, options),
-            configs=settings_while_writing(topic.source.configs, fewer),
+            configs=settings_while_writing(topic.source.configs, fewer, admin.broker_version()),
         )
     except (AccessDeniedError, PreflightError) as error:
         yield Check(CheckStatus.FAIL, topic.target, error.message, error.hint, error.exit_code)
@@ -97,6 +102,7 @@ class TargetSettings:
 
     settings: Mapping[str, str]
     defaults: Mapping[str, str]
+    kafka: KafkaRelease
     fewer_replicas: int | None = None
     """The number of replicas, if the topic had more before."""
 
@@ -104,11 +110,16 @@ class TargetSettings:
 def check_retention(
     topic: TopicPlan, target: TargetSettings, options: RestoreOptions, *, now_ms: int
 ) -> Iterator[Check]:
-    """Warn of settings that would delete restored records at once. Pure."""
+    """Warn of settings that are left out, or would delete restored records at once. Pure."""
+    if unknown := unknown_settings(target.settings, target.kafka):
+        release = ".".join(map(str, target.kafka))
+        what = f"Kafka {release} has no setting {', '.join(sorted(unknown))}: it is left out"
+        yield Check(CheckStatus.WARN, topic.target, what)
     final = final_settings(
         topic.target,
         target.settings,
         target.defaults,
+        kafka=target.kafka,
         replicas=target.fewer_replicas,
         oldest_ms=oldest_time(topic, options),
         largest_partition_bytes=largest_target(topic),
@@ -134,15 +145,15 @@ def _settings(  # noqa: PLR0917
     admin: Admin,
     of_new: Callable[[], Mapping[str, str]],
 ) -> TargetSettings:
-    fewer = fewer_replicas(topic, options)
+    fewer, kafka = fewer_replicas(topic, options), admin.broker_version()
     there = target.topics.get(topic.target)
     if there is None:
-        return TargetSettings(topic.source.configs, of_new(), fewer)
+        return TargetSettings(topic.source.configs, of_new(), kafka, fewer)
     defaults = topic_defaults(admin, topic.target)
     known = document.target(topic.target) if document is not None else None
     if known is not None and known.topic_id == there.topic_id:
-        return TargetSettings(known.settings, defaults, None if known.existed else fewer)
-    return TargetSettings(admin.topic_configs([topic.target])[topic.target], defaults)
+        return TargetSettings(known.settings, defaults, kafka, None if known.existed else fewer)
+    return TargetSettings(admin.topic_configs([topic.target])[topic.target], defaults, kafka)
 
 
 def _to_write(

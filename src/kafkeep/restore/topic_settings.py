@@ -20,6 +20,54 @@ WHILE_WRITING: Mapping[str, str] = {
 """With these, Kafka does not refuse, change, compact or expire records during the restore."""
 
 
+KafkaRelease = tuple[int, ...]
+"""A release of Kafka, such as (3, 9)."""
+_BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+_DIFFERENCE = "message.timestamp.difference.max.ms"
+SETTINGS_SINCE: Mapping[str, KafkaRelease] = {
+    _BEFORE: (3, 6),
+    _AFTER: (3, 6),
+    "remote.storage.enable": (3, 0),
+    "local.retention.bytes": (3, 0),
+    "local.retention.ms": (3, 0),
+    "compression.gzip.level": (3, 8),
+    "compression.lz4.level": (3, 8),
+    "compression.zstd.level": (3, 8),
+    "remote.log.copy.disable": (3, 9),
+    "remote.log.delete.on.disable": (3, 9),
+}
+"""The first release that has a setting."""
+SETTINGS_UNTIL: Mapping[str, KafkaRelease] = {
+    _DIFFERENCE: (4, 0),
+    "message.format.version": (4, 0),
+    "message.downconversion.enable": (4, 0),
+}
+"""The first release that has a setting no more."""
+
+
+def unknown_settings(archived: Mapping[str, str], kafka: KafkaRelease) -> list[str]:
+    """Return the settings that the release does not have and that say nothing there."""
+    return [
+        key for key in archived if not has_setting(kafka, key) and not key.startswith("message.t")
+    ]
+
+
+def translate_settings(archived: Mapping[str, str], kafka: KafkaRelease) -> dict[str, str]:
+    """Return the archived settings by the names that the release has."""
+    kept = {key: value for key, value in archived.items() if has_setting(kafka, key)}
+    if not has_setting(kafka, _DIFFERENCE) and _DIFFERENCE in archived:
+        kept = {_BEFORE: archived[_DIFFERENCE], _AFTER: archived[_DIFFERENCE], **kept}
+    if not has_setting(kafka, _BEFORE):
+        limits = [archived[key] for key in (_BEFORE, _AFTER) if key in archived]
+        kept = {**({_DIFFERENCE: max(limits, key=int)} if limits else {}), **kept}
+    return kept
+
+
+def has_setting(kafka: KafkaRelease, key: str) -> bool:
+    """Return whether the release has a setting; true for those that are not known here."""
+    return SETTINGS_SINCE.get(key, kafka) <= kafka and not kafka >= SETTINGS_UNTIL.get(key, (99,))
+
+
 @dataclass(frozen=True, slots=True)
 class HeldBack:
     """A setting that was not put back: it would delete restored records, or block all writes."""
@@ -47,10 +95,16 @@ class FinalSettings:
     held_back: tuple[HeldBack, ...]
 
 
-def settings_while_writing(archived: Mapping[str, str], replicas: int | None) -> dict[str, str]:
+def settings_while_writing(
+    archived: Mapping[str, str], replicas: int | None, kafka: KafkaRelease
+) -> dict[str, str]:
     """Return the settings a target has during the restore; ``replicas`` as for final_settings."""
     room = max(int(archived.get("max.message.bytes", 0)), BATCH_ROOM_BYTES)
-    made = {**archived, **WHILE_WRITING, "max.message.bytes": str(room)}
+    made = {
+        **translate_settings(archived, kafka),
+        **translate_settings(WHILE_WRITING, kafka),
+        "max.message.bytes": str(room),
+    }
     if _wants_more_than(replicas, archived):
         del made[_IN_SYNC]
     return made
@@ -69,6 +123,7 @@ def final_settings(
     archived: Mapping[str, str],
     defaults: Mapping[str, str],
     *,
+    kafka: KafkaRelease,
     replicas: int | None,
     oldest_ms: int | None,
     largest_partition_bytes: int,
@@ -78,11 +133,13 @@ def final_settings(
     """Return the archived settings without those that would delete restored records at once.
 
     ``defaults`` are the defaults of the target cluster; they can delete records, too.
-    ``replicas`` is the number of replicas if the topic had more before, else None. ``oldest_ms``
-    is None if nothing was restored.
+    ``kafka`` is the release of the target. ``replicas`` is the number of replicas if the topic had
+    more before, else None. ``oldest_ms`` is None if nothing was restored.
     """
+    archived = translate_settings(archived, kafka)
     wanted = dict(archived)
-    delete = [key for key in (*WHILE_WRITING, "max.message.bytes") if key not in archived]
+    ours = (*translate_settings(WHILE_WRITING, kafka), "max.message.bytes")
+    delete = [key for key in ours if key not in archived]
     held: list[HeldBack] = []
     if _wants_more_than(replicas, archived):
         reason = f"the topic has {replicas} replica{'s' if replicas != 1 else ''}"

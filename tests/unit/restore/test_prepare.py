@@ -51,6 +51,9 @@ MADE = replace(TARGET, partitions=(TargetPartition(0, 7, 0),))
 class Admin:
     """A cluster with one topic, which has settings of its own."""
 
+    def broker_version(self) -> tuple[int, ...]:
+        return (4, 1)
+
     def topic_configs(self, _names: list[str]) -> dict[str, dict[str, str]]:
         return {"a": OF_TOPIC}
 

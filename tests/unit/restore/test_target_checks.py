@@ -47,6 +47,9 @@ class Admin:
         if self.denied:
             raise AccessDeniedError(f"access denied: create topic {name}")
 
+    def broker_version(self) -> tuple[int, ...]:
+        return (4, 1)
+
     def topic_configs(self, _names: list[str]) -> dict[str, dict[str, str]]:
         return {"a": {"retention.ms": "-1"}}
 

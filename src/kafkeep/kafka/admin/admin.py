@@ -72,7 +72,15 @@ class Admin(Cluster):
         PreflightError when Kafka refuses a setting, or when the topic exists and may not.
         """
         fine = (_DONE, _TOPIC_ALREADY_EXISTS) if may_exist else (_DONE,)
-        self._create(name, partitions, replication_factor, configs or {}, fine=fine)
+        retries = KAFKA_TOPIC.begin(self.routes.deadline())
+        while True:
+            code, message = self._create(name, partitions, replication_factor, configs or {})
+            # A cluster with ZooKeeper still deletes a topic that no broker describes any more.
+            if code != _TOPIC_ALREADY_EXISTS or name in self.topics([name]):
+                break
+            _wait(retries, f"topic {name} is still being deleted")
+        if code not in fine:
+            check_code(code, f"create topic {name}", message)
         return self._wait_for_leaders(name, partitions)
 
     def try_topic(
@@ -84,7 +92,10 @@ class Admin(Cluster):
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Raise the error that ``create_topic`` would raise; create nothing."""
-        self._create(name, partitions, replication_factor, configs or {}, validate_only=True)
+        code, message = self._create(
+            name, partitions, replication_factor, configs or {}, validate_only=True
+        )
+        check_code(code, f"create topic {name}", message)
 
     def _create(
         self,
@@ -94,8 +105,8 @@ class Admin(Cluster):
         configs: Mapping[str, str],
         *,
         validate_only: bool = False,
-        fine: Collection[int] = (_DONE,),
-    ) -> None:
+    ) -> tuple[int, str | None]:
+        """Send the request; return Kafka's error code, and what it says about it."""
         kind = CreateTopicsRequest.CreatableTopic
 
         def make() -> Any:
@@ -117,9 +128,8 @@ class Admin(Cluster):
             )
 
         answer = self.wire.call(self.routes.controller, make, codes_of("topics"))
-        for topic in answer.topics:
-            if topic.error_code not in fine:
-                check_code(topic.error_code, f"create topic {name}", topic.error_message)
+        [created] = answer.topics
+        return created.error_code, created.error_message
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
         """Increase the number of partitions to ``count`` and wait until all have leaders."""

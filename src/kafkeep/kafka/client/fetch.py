@@ -222,10 +222,32 @@ class Fetch:
             self._metadata.stale({self._wanted[i].topic for i, _ in asked})
             raise
         index = {self._key(i, topic, by_id): i for i, topic in asked}
-        for topic in answer.responses:
-            name = format_topic_id(topic.topic_id) if by_id else topic.topic
-            for part in topic.partitions:
-                self._take(index[name, part.partition_index], part)
+        found = [
+            (index[_name_in(topic, by_id), part.partition_index], part)
+            for topic in answer.responses
+            for part in topic.partitions
+        ]
+        others = set() if by_id else await self._re_created(leader, found)
+        for i, part in found:
+            if self._wanted[i].topic in others:
+                self._last = refusal(UNKNOWN_TOPIC_ID, str(self._wanted[i]))
+            else:
+                self._take(i, part)
+
+    async def _re_created(self, leader: int, found: list[tuple[int, Any]]) -> set[str]:
+        """Return the topics that are not those asked for, of a leader that was asked by name.
+
+        Brokers before 3.1 take no ids. The leader itself is asked for them after its answer: it
+        forgets a deleted topic before it has a new one of the name. The next round decides.
+        """
+        asked = {self._wanted[i].topic: self._wanted[i].topic_id for i, _ in found}
+        names = [name for name, topic_id in asked.items() if topic_id]
+        if not names:
+            return set()
+        ids = await self._metadata.ids_at(leader, names, deadline=self._limits.deadline)
+        others = {name for name in names if ids.get(name, "gone") not in ("", asked[name])}
+        self._metadata.stale(others)
+        return others
 
     def _key(self, i: int, topic: TopicDescription, by_id: bool) -> tuple[str, int]:
         wanted = self._wanted[i]
@@ -299,3 +321,9 @@ class Fetch:
             kind = FetchErrorKind.ACCESS_DENIED
         error = FetchError(kind, code, f"{wanted} at offset {wanted.offset}")
         self._done[i] = FetchResult(wanted.topic, wanted.partition, error, log_start=log_start)
+
+
+def _name_in(topic: Any, by_id: bool) -> str:
+    """Return what an answer calls a topic."""
+    name: str = format_topic_id(topic.topic_id) if by_id else topic.topic
+    return name

@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 _ONE_BROKER_SECONDS = 3.0
 _UNKNOWN_GRACE_SECONDS = 3.0
 """How long a topic may be unknown, because brokers learn of a new topic with a delay."""
-_FRESH_SECONDS = 300.0
+FRESH_SECONDS = 300.0
 _NO_LEADERS: Mapping[int, int] = {}
 
 
@@ -89,7 +89,7 @@ class TopicDescription:
 
 def format_topic_id(topic_id: uuid.UUID | None) -> str:
     """Return an id as Kafka's tools print it; empty when the broker returned none."""
-    if topic_id is None:
+    if topic_id is None or not topic_id.int:
         return ""
     return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
 
@@ -119,11 +119,11 @@ class Metadata:
             self._seen.pop(topic, None)
 
     async def topics(
-        self, names: Collection[str], *, deadline: float
+        self, names: Collection[str], *, deadline: float, fresh_s: float = FRESH_SECONDS
     ) -> dict[str, TopicDescription]:
-        """Return these topics; request only those that are not in the cache."""
+        """Return these topics; request only those that are not in the cache, or too old."""
         now = time.monotonic()
-        missing = [name for name in names if now - self._seen.get(name, -1e9) > _FRESH_SECONDS]
+        missing = [name for name in names if now - self._seen.get(name, -1e9) > fresh_s]
         if missing:
             await self.refresh(missing, deadline=deadline)
         return {name: self._topics[name] for name in names if name in self._topics}
@@ -152,6 +152,17 @@ class Metadata:
         if known is None or known[0] is not topic:
             known = self._described[topic.name] = topic, _describe(topic)
         return known[1]
+
+    async def ids_at(self, node: int, names: Collection[str], *, deadline: float) -> dict[str, str]:
+        """Return the ids that one broker knows these topics by; unknown topics are left out."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer = await self._link.send(request, node, deadline=deadline)
+        return {
+            topic.name: format_topic_id(topic.topic_id)
+            for topic in answer.topics
+            if topic.error_code not in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
+        }
 
     async def _ask(self, topics: list[Any] | None, deadline: float) -> Any:
         await self._link.connect()

@@ -28,6 +28,7 @@ from kafkeep.kafka.client.errors import (
 )
 from kafkeep.kafka.client.large_requests import encode_length
 from kafkeep.kafka.client.metadata import (
+    FRESH_SECONDS,
     Metadata,
     TopicDescription,
     format_topic_id,
@@ -83,6 +84,7 @@ def _count(items: Any) -> bytes:
 
 
 _ACKS_FROM_ALL = -1
+_FRESH_BY_NAME_SECONDS = 2.0
 _SPARE_MS = 5000
 
 Batch = bytes | bytearray | memoryview
@@ -169,13 +171,27 @@ class Produce:
             await self._link.net.sleep(wait_s)
 
     async def _described(self, names: set[str]) -> dict[str, TopicDescription]:
-        topics = await self._metadata.topics(names, deadline=self._deadline)
+        topics = await self._metadata.topics(
+            names, deadline=self._deadline, fresh_s=self._fresh_s()
+        )
         others = [name for name, topic in topics.items() if self._is_other(name, topic)]
         if not others:
             return topics
         # A long-lived client may have cached a deleted topic instead of the current one.
         self._metadata.stale(others)
         return await self._metadata.topics(names, deadline=self._deadline)
+
+    def _fresh_s(self) -> float:
+        """Return how old an answer about topics may be.
+
+        Brokers before 4.1 take names only. A topic that was re-created must be noticed here.
+        """
+        by_name = self._version() < FIRST_WITH_IDS
+        return _FRESH_BY_NAME_SECONDS if by_name and self._topic_ids else FRESH_SECONDS
+
+    def _version(self) -> int:
+        version: int = self._link.connections.broker_version_data.api_version(ProduceRequest)
+        return version
 
     def _is_other(self, name: str, topic: TopicDescription) -> bool:
         wanted = self._topic_ids.get(name)
@@ -216,7 +232,7 @@ class Produce:
         self, partitions: list[TopicPartition], topics: dict[str, TopicDescription]
     ) -> tuple[Any, dict[str, str]]:
         """Return the request and, if it names topics by id, the names of these ids."""
-        version = self._link.connections.broker_version_data.api_version(ProduceRequest)
+        version = self._version()
         by_id = version >= FIRST_WITH_IDS and all(topics[topic].topic_id for topic, _ in partitions)
         version = version if by_id else min(version, FIRST_WITH_IDS - 1)
         grouped: dict[str, list[Any]] = defaultdict(list)
