@@ -53,7 +53,7 @@ class PartitionChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChange:
+class GroupOffsetChange:
     """A consumer group's offset on one partition that differs; None where it had none."""
 
     group: str
@@ -86,7 +86,7 @@ class LogDiff:
     added: tuple[Entry, ...]
     retired: tuple[Entry, ...]
     gaps: tuple[Gap, ...]
-    groups: tuple[GroupChange, ...]
+    groups: tuple[GroupOffsetChange, ...]
     schemas: tuple[SchemaChange, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -290,12 +290,12 @@ def _partitions(
             )
 
 
-def _groups(old: LogState, new: LogState) -> Iterable[GroupChange]:
+def _groups(old: LogState, new: LogState) -> Iterable[GroupOffsetChange]:
     for group in sorted({*old.groups, *new.groups}):
         before, after = old.groups.get(group, {}), new.groups.get(group, {})
         for pid in sorted({*before, *after}):
             if before.get(pid) != after.get(pid):
-                yield GroupChange(
+                yield GroupOffsetChange(
                     group=group, partition_id=pid, before=before.get(pid), after=after.get(pid)
                 )
 
