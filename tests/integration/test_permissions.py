@@ -312,13 +312,15 @@ def test_doctor_of_exact_offsets(world: World) -> None:
     world.check("doctor --exact", as_user("doctor", "--no-spark", "--exact"))
 
 
-READERS = ["info", "ls", "du", "groups show", "schemas list"]
+READERS = ["info", "ls", "du", "commits", "diff", "groups show", "schemas list"]
 
 
 @pytest.mark.parametrize("command", READERS)
 def test_readers(world: World, command: str) -> None:
+    commits = (0, 1) if command == "diff" else ()
+
     def run(_user: LimitedUser) -> Outcome:
-        return kafkeep(*command.split(), "--archive", world.archive)
+        return kafkeep(*command.split(), *commits, "--archive", world.archive)
 
     world.check(command, run, codes=(10,) if command == "schemas list" else (0,))
     assert not page.kafka_rights(command)
@@ -333,6 +335,11 @@ def test_verify(world: World, optional: bool) -> None:
 def test_cat(world: World) -> None:
     cat = ("cat", "--archive", world.archive, "-t", world.topic)
     assert len(world.check("cat", lambda _user: kafkeep(*cat)).stdout.splitlines()) == 101
+
+
+def test_find(world: World) -> None:
+    find = ("find", "--archive", world.archive, "-t", world.topic, "--key", "none")
+    world.check("find", lambda _user: kafkeep(*find), codes=(10,))
 
 
 def test_gc(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
