@@ -144,8 +144,8 @@ def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
     """Add the transforms of the restore."""
     from kafkeep.options.unlogged import changes_of_log  # noqa: PLC0415
 
-    told = unlogged_options(None, settings or ())
-    return replace(options, changes=changes_of_log(told, "the archive"))
+    unlogged = unlogged_options(None, settings or ())
+    return replace(options, changes=changes_of_log(unlogged, "the archive"))
 
 
 def _show(moves: Any, output: Output) -> None:

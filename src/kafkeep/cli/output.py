@@ -41,7 +41,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Talk(IntEnum):
-    """How much a command says on stderr."""
+    """How much a command prints on stderr."""
 
     QUIET = 0
     """Errors only."""

@@ -141,15 +141,15 @@ class _Service:
             return answer.status, None
 
     def _refusal(self, method: str, path: str, status: int, answer: Any) -> KafkeepError:
-        told = answer.get("message") if isinstance(answer, dict) else None
+        message = answer.get("message") if isinstance(answer, dict) else None
         what = f"{method} {self.url}{path} was answered with {status}"
         if status in (401, 403):
             return AccessDeniedError(
-                what + (f": {told}" if told else ""),
+                what + (f": {message}" if message else ""),
                 hint="Set KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and KAFKEEP_REST_PASSWORD.",
             )
-        if told is None:
+        if message is None:
             return KafkeepError(
                 what, hint="Is that a Kafka Connect service? Give its address with --url."
             )
-        return KafkeepError(f"{what}: {told}")
+        return KafkeepError(f"{what}: {message}")

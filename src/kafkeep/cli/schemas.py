@@ -50,9 +50,9 @@ def list_command(
     ]
     names = ("subject", "version", "id", "type", "references", "compatibility", "deleted")
     if output is Output.JSON:
-        told = {"log": view.name, "commit": view.commit, "document": view.schemas}
+        origin = {"log": view.name, "commit": view.commit, "document": view.schemas}
         versions = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({**told, "compatibility": found.compatibility, "versions": versions})
+        print_json({**origin, "compatibility": found.compatibility, "versions": versions})
         return
     print_table(names, rows)
 
@@ -78,11 +78,11 @@ def show_command(
     id = _find(found, wanted, version)
     if output is Output.JSON:
         users = [(subject, one) for subject, one in found.versions() if one.id == id]
-        told: list[dict[str, Any]] = [
+        versions: list[dict[str, Any]] = [
             {"subject": subject, "version": one.version, "deleted": one.deleted}
             for subject, one in users
         ]
-        print_json({"id": id, **found.schemas[id].to_json(), "versions": told})
+        print_json({"id": id, **found.schemas[id].to_json(), "versions": versions})
         return
     sys.stdout.write(found.schemas[id].text.rstrip("\n") + "\n")
 

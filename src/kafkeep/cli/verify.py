@@ -185,8 +185,8 @@ def _alone(  # noqa: PLR0917
             write_report(verify_page(found, began_ms=began_ms, seconds=seconds), file)
         if found.intact and not topics:
             for state in found.states:
-                told = {"kind": "archive", "deep": deep, **trace_of(state)}
-                _leave_trace(store, state.name, told)
+                trace = {"kind": "archive", "deep": deep, **trace_of(state)}
+                _leave_trace(store, state.name, trace)
     finally:  # show the result even if the report cannot be written
         if output is Output.JSON:
             print_json(found.to_json())
@@ -222,13 +222,13 @@ def _against(  # noqa: PLR0917
         if file is not None:
             write_report(against_page(result), file)
         if result.verdict == "clean" and options.is_whole:
-            told = {
+            trace = {
                 "kind": "against",
                 "commit": result.commit,
                 "digest": result.commit_sha256,
                 "records": result.sum("matched"),
             }
-            _leave_trace(archive.open(), result.log, told)
+            _leave_trace(archive.open(), result.log, trace)
     finally:
         if output is Output.JSON:
             print_json(result.to_json())

@@ -79,17 +79,17 @@ def run_compare(
 
     Raise PreflightError when a topic does not exist or has other partitions than archived.
     """
-    with BackgroundSession(spark) as door:
+    with BackgroundSession(spark) as background:
         started = time.monotonic()
 
         def open_session() -> TaskRunner:
             nonlocal started
-            session = door.session()
+            session = background.session()
             started = time.monotonic()
             return session
 
         found = compare(options, locations, open_session, name=name, on_progress=on_progress)
-    return replace(found, start_seconds=started - door.launched_at)
+    return replace(found, start_seconds=started - background.launched_at)
 
 
 def compare(

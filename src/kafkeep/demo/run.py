@@ -1,4 +1,4 @@
-"""Bring the services up, tell the story, clean up whatever happens."""
+"""Bring the services up, run the steps, clean up whatever happens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkeep.demo.story import DemoResult, Story, Tell, heading, open_spark
+from kafkeep.demo.story import DemoResult, Show, Story, heading, open_spark
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
 from kafkeep.errors import UsageError
 
@@ -16,7 +16,7 @@ FOLDER_PREFIX = "kafkeep-demo-"
 
 
 def run_demo(
-    tell: Tell,
+    show: Show,
     *,
     folder: Path | None = None,
     keep: bool = False,
@@ -33,18 +33,18 @@ def run_demo(
     _refuse_taken(place)
     began = time.monotonic()
     try:
-        tell(heading(1, "Start Kafka and an S3 server on this machine").lstrip("\n"))
-        tell(f"  $ kafkeep dev up --folder {place}")
+        show(heading(1, "Start Kafka and an S3 server on this machine").lstrip("\n"))
+        show(f"  $ kafkeep dev up --folder {place}")
         with open_spark() as spark:
-            services = start(DevOptions(folder=place), progress=lambda line: tell(f"  {line}"))
-            result = Story(services, spark, tell, stream_seconds=stream_seconds).run()
-        tell(f"  the demo took {time.monotonic() - began:.0f} s")
+            services = start(DevOptions(folder=place), progress=lambda line: show(f"  {line}"))
+            result = Story(services, spark, show, stream_seconds=stream_seconds).run()
+        show(f"  the demo took {time.monotonic() - began:.0f} s")
         if linger is not None:
             linger(services)
         return result
     finally:
         if not keep:
-            tell("\nStopping the services and removing their data.")
+            show("\nStopping the services and removing their data.")
             _clean_up(place, own=folder is None)
 
 

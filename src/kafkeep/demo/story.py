@@ -146,7 +146,7 @@ _PER_SECOND = 5000
 _COMMITS = 2
 _SHOWN_OBJECTS = 12
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 @contextmanager
@@ -158,17 +158,17 @@ def open_spark() -> Iterator[BackgroundSession]:
 
 @dataclass
 class Story:
-    """The steps after the services are up; ``tell`` gets each line for people."""
+    """The steps after the services are up; ``show`` prints a line."""
 
     services: DevStatus
     spark: BackgroundSession
-    tell: Tell
+    show: Show
     stream_seconds: float = 5.0
     step: int = 1
     ledger: Ledger = field(default_factory=Ledger)
 
     def run(self) -> DemoResult:
-        """Tell the whole story and say how it ended; nothing of it is left out on a mismatch."""
+        """Run all steps, also after a mismatch, and return how it ended."""
         with Wire(self.locations.kafka) as wire:
             self._create_and_produce(wire)
             backups = [self._follow(wire), self._catch_up(wire)]
@@ -185,7 +185,7 @@ class Story:
                 restore=restored,
             )
         for line in result.lines():
-            self.tell(f"  {line}")
+            self.show(f"  {line}")
         return result
 
     @property
@@ -208,9 +208,9 @@ class Story:
 
     def _begin(self, what: str, *commands: str) -> None:
         self.step += 1
-        self.tell(heading(self.step, what))
+        self.show(heading(self.step, what))
         for command in commands:
-            self.tell(f"  $ {command}")
+            self.show(f"  $ {command}")
 
     def _create_and_produce(self, wire: Wire) -> None:
         what = ", ".join(f"{name} ({count} partitions)" for name, count in PARTITIONS.items())
@@ -229,7 +229,7 @@ class Story:
         produce(wire, records, self.ledger)
         for topic in (ORDERS, EVENTS):
             first = next(record for record in records if record.topic == topic)
-            self.tell(f"  {topic}: {(first.value or b'').decode()} …")
+            self.show(f"  {topic}: {(first.value or b'').decode()} …")
 
     def _backup_command(self, *extra: str) -> str:
         return self._command("backup", "--topics", ",".join(PARTITIONS), *extra)
@@ -255,7 +255,7 @@ class Story:
             if not commit.changes.entries:
                 return
             commits += 1
-            self.tell(f"  commit {commit.number}: {summary.records:,} records so far")
+            self.show(f"  commit {commit.number}: {summary.records:,} records so far")
             if commits >= _COMMITS and time.monotonic() > over:
                 stop.set()
 
@@ -279,7 +279,7 @@ class Story:
         produce(wire, more_records(), self.ledger)
         options = BackupOptions(topics=tuple(PARTITIONS))
         summary = run_backup(options, self.locations, SparkOptions.load())
-        self.tell(
+        self.show(
             f"  {summary.records:,} records, {summary.objects} objects, "
             f"{format_size(summary.stored_bytes)} stored in {summary.seconds:.1f} s; "
             f"{self.ledger.total:,} records were produced in all"
@@ -291,27 +291,27 @@ class Story:
         store = open_store(self.locations.archive, self.locations.storage)
         entries = load_view(store, "backup").entries()
         for entry in entries[:_SHOWN_OBJECTS]:
-            self.tell(f"  {format_size(entry.size_bytes):>10}  {entry.records:>7,}  {entry.key}")
+            self.show(f"  {format_size(entry.size_bytes):>10}  {entry.records:>7,}  {entry.key}")
         if len(entries) > _SHOWN_OBJECTS:
-            self.tell(f"  … and {len(entries) - _SHOWN_OBJECTS} more")
+            self.show(f"  … and {len(entries) - _SHOWN_OBJECTS} more")
         logged = sum(1 for _ in store.list("_kafkeep/backup/log/"))
-        self.tell(f"  beside them {logged} commits in _kafkeep/backup/log/")
+        self.show(f"  beside them {logged} commits in _kafkeep/backup/log/")
         return entries
 
     def _query(self, spark: TaskRunner) -> list[SqlRow]:
         self._begin("Query the archive with Spark SQL")
         load = f'spark.read.format("kafkeep").load("{self.archive}")'
-        self.tell(f'  >>> {load}.createOrReplaceTempView("archive")')
+        self.show(f'  >>> {load}.createOrReplaceTempView("archive")')
         for line in SQL.splitlines():
-            self.tell(f"  {line}")
+            self.show(f"  {line}")
         rows = [
             SqlRow(row["topic"], row["records"], row["amount"])
             for row in self._archive_frame(spark)
         ]
-        self.tell("")
+        self.show("")
         for row in rows:
             amount = "" if row.amount is None else f"{row.amount:>16,}"
-            self.tell(f"  {row.topic:<8} {row.records:>9,} {amount}")
+            self.show(f"  {row.topic:<8} {row.records:>9,} {amount}")
         return rows
 
     def _archive_frame(self, spark: TaskRunner) -> Sequence[Any]:
@@ -338,7 +338,7 @@ class Story:
         before = dump_topics(wire, list(PARTITIONS))
         Admin(wire).delete_topics(list(PARTITIONS))
         left = [name for name in Admin(wire).topics() if name in PARTITIONS]
-        self.tell(f"  topics left in Kafka: {', '.join(left) or 'none'}")
+        self.show(f"  topics left in Kafka: {', '.join(left) or 'none'}")
         return before
 
     def _restore(self) -> RestoreSummary:
@@ -349,7 +349,7 @@ class Story:
             storage=self.locations.storage,
         )
         summary = run_restore(RestoreOptions(), locations, SparkOptions.load())
-        self.tell(f"  {summary.records:,} records written in {summary.seconds:.1f} s")
+        self.show(f"  {summary.records:,} records written in {summary.seconds:.1f} s")
         return summary
 
     def _compare(self, wire: Wire, before: dict[str, Dump]) -> list[Comparison]:

@@ -166,11 +166,11 @@ def add_scram_users(state: DevState, bootstrap_servers: str) -> None:
         for arguments in SCRAM_COMMANDS
     ]
     for one in running:
-        told, _ = one.communicate()
+        output, _ = one.communicate()
         if one.returncode != 0:
             raise EnvironmentFault(
                 "the users of the secured listeners could not be added",
-                hint=f"Kafka's output:\n{told.strip()[-2000:]}",
+                hint=f"Kafka's output:\n{output.strip()[-2000:]}",
             )
 
 

@@ -153,24 +153,26 @@ def _resolve(name: str, dependencies: str, into: Path, *, types: tuple[str, ...]
     argv += ["-ivy", str(module), "-confs", "default", "-types", *types, "-retrieve", pattern]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not any(into.iterdir()):
-        said = [line.strip(": \t") for line in done.stdout.splitlines() + done.stderr.splitlines()]
-        problems = [line for line in said if "not found" in line or "FAILED" in line]
-        kind = EnvironmentFault if _is_unreachable(said) else _NotThereError
+        output = [
+            line.strip(": \t") for line in done.stdout.splitlines() + done.stderr.splitlines()
+        ]
+        problems = [line for line in output if "not found" in line or "FAILED" in line]
+        kind = EnvironmentFault if _is_unreachable(output) else _NotThereError
         raise kind(
             f"{name} could not be downloaded from Maven Central",
             hint="Check the network; KAFKEEP_IVY_SETTINGS may name an Ivy settings file with a"
-            " mirror. Ivy's output:\n" + "\n".join(problems[-8:] or said[-8:]),
+            " mirror. Ivy's output:\n" + "\n".join(problems[-8:] or output[-8:]),
         )
 
 
 class _NotThereError(EnvironmentFault):
-    """The repository answers, and does not have what was asked for."""
+    """The repository answers, but does not have the requested files."""
 
 
-def _is_unreachable(said: list[str]) -> bool:
-    """Tell from Ivy's output whether the repository did not answer."""
-    return not any("module not found" in line for line in said) or any(
-        sign in line for line in said for sign in _NO_ANSWER
+def _is_unreachable(output: list[str]) -> bool:
+    """Return, by Ivy's output, whether the repository did not answer."""
+    return not any("module not found" in line for line in output) or any(
+        sign in line for line in output for sign in _NO_ANSWER
     )
 
 

@@ -248,7 +248,7 @@ def pause_broker(folder: Path, node_id: int) -> None:
 
 
 def resume_broker(folder: Path, node_id: int) -> None:
-    """Let a paused broker go on."""
+    """Let a paused broker continue."""
     _server(folder, node_id).signal(signal.SIGCONT)
 
 

@@ -15,7 +15,7 @@ from kafkeep.errors import UsageError
 
 
 def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> DevState:
-    """Join what is asked with what the folder holds, whose shape cannot be changed.
+    """Join what is asked with what the folder holds, whose size cannot be changed.
 
     Servers that run keep their ports; dead ones are dropped, so that they are started anew. A
     registry belongs to it when it is asked for, or runs.

@@ -149,7 +149,7 @@ class Server:
 
     def terminate(self) -> None:
         """Ask it to end, and return at once."""
-        # A paused process takes no SIGTERM before it goes on.
+        # A paused process takes no SIGTERM before it continues.
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
 
@@ -264,7 +264,7 @@ def _command_line(pid: int) -> str:
 
 
 def _thread_states(pid: int) -> set[str]:
-    """Return the states of a process's threads as Linux tells them; none elsewhere."""
+    """Return the states of a process's threads as Linux reports them; empty on other systems."""
     states = set()
     for stat in (Path("/proc") / str(pid) / "task").glob("*/stat"):
         with suppress(OSError):  # a thread that has ended

@@ -45,7 +45,7 @@ class DevOptions:
 
 
 class ServerState(StrEnum):
-    """What can be said of a server: its process runs and has been ready, runs, or is not there."""
+    """The state of a server: ready, starting, or down."""
 
     UP = "up"
     STARTING = "starting"

@@ -52,19 +52,19 @@ def wait_for_zookeeper(state: DevState, node_id: int) -> None:
     def is_free() -> bool:
         if server is not None and not server.alive:
             raise EnvironmentFault(f"{ZOOKEEPER} ended", hint=f"Its log is {server.log}.")
-        told = _sessions(port).split()
-        return bool(told) and name not in told
+        answer = _sessions(port).split()
+        return bool(answer) and name not in answer
 
     if not wait_until(is_free, timeout_s=_PATIENCE_S):
         raise EnvironmentFault(f"{ZOOKEEPER} was not ready within {_PATIENCE_S:.0f} s")
 
 
 def _sessions(port: int) -> str:
-    """Return what ZooKeeper tells of its sessions and what they hold; empty: no answer."""
+    """Return ZooKeeper's list of sessions and their nodes; empty if it does not answer."""
     try:
         with socket.create_connection((HOST, port), timeout=2) as link:
             link.sendall(b"dump")
-            told = link.makefile("rb").read()
+            answer = link.makefile("rb").read()
     except OSError:
         return ""
-    return told.decode(errors="replace")
+    return answer.decode(errors="replace")

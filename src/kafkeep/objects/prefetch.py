@@ -75,8 +75,8 @@ class Prefetcher:
 class SequentialReader:
     """Implements ``get_range`` for a reader whose reads are known, and prefetches the next ones."""
 
-    def __init__(self, ahead: Prefetcher, reads: Iterable[Read]) -> None:
-        self._ahead = ahead
+    def __init__(self, prefetcher: Prefetcher, reads: Iterable[Read]) -> None:
+        self._prefetcher = prefetcher
         self._coming = iter(reads)
         self._asked: set[Read] = set()
         self._bytes = 0
@@ -91,13 +91,13 @@ class SequentialReader:
             self._bytes -= end - start
         else:
             self._early.add(read)
-        data = self._ahead.get_range(*read)
+        data = self._prefetcher.get_range(*read)
         self._ask()  # only now: earlier requests would slow down the one the reader waits for
         return data
 
     def _ask(self) -> None:
         while self._bytes < READER_BYTES and len(self._asked) < READER_REQUESTS:
-            read = next(self._coming, None) if self._ahead.has_room else None
+            read = next(self._coming, None) if self._prefetcher.has_room else None
             if read is None:
                 return
             if read in self._early:
@@ -105,7 +105,7 @@ class SequentialReader:
                 continue
             self._asked.add(read)
             self._bytes += read[2] - read[1]
-            self._ahead.expect(read)
+            self._prefetcher.expect(read)
 
 
 def reads_of(entries: Iterable[Entry]) -> Iterator[Read]:
@@ -127,7 +127,7 @@ def open_prefetcher(store: ByteRangeReader) -> Iterator[Prefetcher]:
     if isinstance(store, Prefetcher):
         yield store
         return
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read-ahead")
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="prefetch")
     try:
         yield Prefetcher(store, pool)
     finally:
@@ -137,14 +137,14 @@ def open_prefetcher(store: ByteRangeReader) -> Iterator[Prefetcher]:
 @contextmanager
 def read_in_order(store: ByteRangeReader, entries: Iterable[Entry]) -> Iterator[SequentialReader]:
     """Open a reader for objects that are read whole, in about the order of ``entries``."""
-    with open_prefetcher(store) as ahead:
-        yield SequentialReader(ahead, reads_of(entries))
+    with open_prefetcher(store) as prefetcher:
+        yield SequentialReader(prefetcher, reads_of(entries))
 
 
 logger = logging.getLogger(__name__)
 PIECE_BYTES = 8 << 20
 MEMORY_BYTES = 32 << 20
-HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on without it."
+HINT = "See what is lost with kafkeep verify; restore --allow-missing continues without it."
 
 
 @contextmanager

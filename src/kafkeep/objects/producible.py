@@ -93,9 +93,9 @@ class SourceBytes:
         if options is None or options.role == "header":
             return None
         if options.kind is ConverterClass.JSON:
-            options = replace(options, shape={**options.shape, "schemas.enable": "true"})
+            options = replace(options, output={**options.output, "schemas.enable": "true"})
         if self._registered and not self._registers:
-            options = replace(options, shape={**options.shape, "auto.register.schemas": "false"})
+            options = replace(options, output={**options.output, "auto.register.schemas": "false"})
         try:
             role: Literal["key", "value"] = "key" if options.role == "key" else "value"
             return open_converter(role, options, self._topic)

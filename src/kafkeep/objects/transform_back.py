@@ -56,7 +56,7 @@ class RecordEncoder:
     ) -> None:
         self._read_only = read_only
         if read_only and options is not None and options.kind in REGISTERED:
-            options = replace(options, shape={**options.shape, "auto.register.schemas": "false"})
+            options = replace(options, output={**options.output, "auto.register.schemas": "false"})
         self._kind = options.kind if options is not None else None
         self._converter: Converter | None = (
             open_converter(role, options, topic) if options else None

@@ -49,9 +49,9 @@ def run_restore(
     then raises PreflightError. ``unlogged`` holds the transforms and, if there is no log,
     the options for reading the objects of Confluent's sink; an option without effect is refused.
     """
-    door = BackgroundSession(spark, first=partial(open_clients, locations))
+    background = BackgroundSession(spark, first=partial(open_clients, locations))
     with (
-        nullcontext() if options.dry_run else door,
+        nullcontext() if options.dry_run else background,
         open_restore(options, locations, unlogged=unlogged, on_progress=on_progress) as job,
     ):
         preflight = job.preflight()
@@ -60,12 +60,12 @@ def run_restore(
         require_pass(preflight.checks)
         if options.dry_run:
             return job.summary
-        running = door.session()
+        running = background.session()
         job.cores = running.cores
         started = time.monotonic()
         summary = job.run(preflight, running.run_tasks)
         summary.seconds = time.monotonic() - started
-    summary.start_seconds = started - door.launched_at
+    summary.start_seconds = started - background.launched_at
     return summary
 
 

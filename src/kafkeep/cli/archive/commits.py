@@ -52,11 +52,11 @@ def commits_command(
         numbers = range(end - 1, max(0, end - count) - 1, -1)
         logs.append((log, newest, list(iter_summaries(store, log, numbers))))
     if output is Output.JSON:
-        told = [
+        listed = [
             {"log": log, "newest": newest, "commits": [one.to_json() for one in found]}
             for log, newest, found in logs
         ]
-        print_json({"archive": store.describe(), "logs": told})
+        print_json({"archive": store.describe(), "logs": listed})
     else:
         print_line(f"archive {store.describe()}")
         for log, newest, found in logs:

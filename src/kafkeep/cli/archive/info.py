@@ -70,10 +70,10 @@ def _show_log(log: LogInfo, *, partitions: bool) -> None:
 def _show_schemas(log: LogInfo) -> None:
     if log.schemas is None:
         return
-    told = "which cannot be read"
+    content = "which cannot be read"
     if log.schemas["subjects"] is not None:
-        told = f"{log.schemas['subjects']:,} subjects, {log.schemas['versions']:,} versions"
-    sys.stdout.write(f"\nschemas {log.schemas['document'][:12]}: {told}\n")
+        content = f"{log.schemas['subjects']:,} subjects, {log.schemas['versions']:,} versions"
+    sys.stdout.write(f"\nschemas {log.schemas['document'][:12]}: {content}\n")
 
 
 def _topic_row(topic: TopicSummary) -> tuple[object, ...]:
@@ -140,8 +140,8 @@ def _show_named(
 
     found = sort_by_topic(list_objects(store, unlogged), topics)
     if output is Output.JSON:
-        told = [topic.to_json() for topic in found]
-        print_json({"archive": store.describe(), "logs": [], "topics": told, "note": NOTE})
+        described = [topic.to_json() for topic in found]
+        print_json({"archive": store.describe(), "logs": [], "topics": described, "note": NOTE})
         return
     sys.stdout.write(f"archive {store.describe()}\n\n")
     print_table(

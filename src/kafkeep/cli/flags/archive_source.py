@@ -74,9 +74,9 @@ class ArchiveSource:
         """Open the store; for a bucket without a log also return how to read its objects."""
         from kafkeep.objects.choose_log import without_log  # noqa: PLC0415 - keeps --help fast
 
-        told = unlogged_options(self.connector_config, self.settings)
+        options = unlogged_options(self.connector_config, self.settings)
         store = self.location.open()
-        return store, without_log(store, self.name, told)
+        return store, without_log(store, self.name, options)
 
 
 def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:

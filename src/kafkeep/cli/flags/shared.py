@@ -176,7 +176,7 @@ def start_spark(
 def unlogged_options(file: str | None, settings: Sequence[str]) -> UnloggedOptions | None:
     """Return the keys of the file, overridden by ``--set``; None when neither is given.
 
-    A sink's file says how its objects were written; a source's file also says how records change.
+    A sink's file describes its objects; a source's file also describes how records change.
     """
     return parse_unlogged(load_connector_config(file), settings)
 

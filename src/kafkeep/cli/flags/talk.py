@@ -1,4 +1,4 @@
-"""``--quiet`` and ``--verbose``: how much a command says on stderr."""
+"""``--quiet`` and ``--verbose``: how much a command prints on stderr."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A sink's offsets are the positions of its log; its consumer group follows them. A source's offsets
 are the last objects it has restored, by folder: objects are restored whole. Where a folder without
-a log has objects of several partitions, ``kafka_partition`` tells them apart.
+a log has objects of several partitions, ``kafka_partition`` distinguishes them.
 """
 
 from __future__ import annotations

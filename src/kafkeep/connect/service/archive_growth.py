@@ -1,4 +1,4 @@
-"""What a sink's log says of its archive: how it grew, and its newest objects.
+"""The growth of a sink's archive and its newest objects, from its log.
 
 The log comes from the catalog, which keeps it in memory.
 """

@@ -106,7 +106,7 @@ class Admin(Cluster):
         *,
         validate_only: bool = False,
     ) -> tuple[int, str | None]:
-        """Send the request; return Kafka's error code, and what it says about it."""
+        """Send the request; return Kafka's error code and message."""
         kind = CreateTopicsRequest.CreatableTopic
 
         def make() -> Any:

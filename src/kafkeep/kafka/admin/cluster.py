@@ -191,7 +191,7 @@ class Cluster:
     def offset_bounds(
         self, partitions: Collection[TopicPartition], end: OffsetSpec = OffsetSpec.LATEST
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first offsets and the ends, asked for at the same time."""
+        """Return the first offsets and the ends, requested at the same time."""
 
         async def ask() -> list[Any]:
             specs = OffsetSpec.EARLIEST, end

@@ -382,7 +382,7 @@ def _iter_json(source: BinaryIO, file: pq.ParquetFile, stored: bytes) -> Iterato
         inferred = None if columns is None else InferredType.from_json(columns)
         texts_column: str = what["texts"]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise DamagedError(f"what a Parquet file says of its columns: {error}") from error
+        raise DamagedError(f"the schema of a Parquet file is not readable: {error}") from error
     for batch in _iter_batches(source, file):
         if texts_column not in batch.schema.names:
             raise DamagedError(f"a Parquet file has no column {texts_column!r}")

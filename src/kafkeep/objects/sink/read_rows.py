@@ -71,7 +71,7 @@ def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | Prefli
     if isinstance(form, BytesFormat):
         # The SHA-256 matches, so the object is not damaged: a value holds the separator.
         return PreflightError(
-            f"{entry.key}: its {entry.records} records cannot be told apart: split at the "
+            f"{entry.key}: its {entry.records} records cannot be separated: split at the "
             f"separator they are {found}",
             hint="Bytes objects give back records that do not hold their separator, or are alone "
             "in their object (flush.size=1).",

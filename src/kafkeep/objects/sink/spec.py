@@ -139,8 +139,8 @@ class ReadOptions:
         known = self._known_converter(role)
         if known is not None and known.kind is kind:
             return known
-        shape = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
-        return ConverterOptions(role, kind, shape)
+        output = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
+        return ConverterOptions(role, kind, output)
 
     def read_only(self) -> ReadOptions:
         """Return the same options for a reader that registers no schema."""

@@ -163,7 +163,7 @@ def _separable(
             found.problems.append(
                 (
                     file.main.name.key,
-                    f"its records cannot be told apart: split at the separator they are {rows}, "
+                    f"its records cannot be separated: split at the separator they are {rows}, "
                     f"and it has at most {min(end - file.start, most or rows)}",
                 )
             )

@@ -297,7 +297,7 @@ def list_objects(
     listing = list_unlogged(store, options, wanted)
     if not listing.objects and listing.others:
         raise UsageError(
-            f"no object of Confluent's sink at {store.describe()} is of a topic that is asked for",
+            f"no object of Confluent's sink at {store.describe()} belongs to a requested topic",
             hint=f"There are of: {', '.join(sorted(listing.others))}.",
         )
     if not listing.objects:

@@ -162,4 +162,4 @@ def _about_bytes(entries: Sequence[Entry], options: UnloggedOptions) -> Iterator
 def _wants_schemas(converter: ConverterOptions | None) -> bool:
     if converter is None or converter.kind is not ConverterClass.JSON:
         return False
-    return converter.shape.get("schemas.enable", "true").lower() == "true"
+    return converter.output.get("schemas.enable", "true").lower() == "true"

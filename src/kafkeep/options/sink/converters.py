@@ -1,6 +1,6 @@
 """Converters, by Connect's classes and keys: the class and its settings.
 
-The settings of a converter have three parts: those that affect its output (``shape``), those that
+The settings of a converter have three parts: those that affect its output (``output``), those that
 locate its registry (``place``), and credentials (``secrets``).
 """
 
@@ -104,7 +104,7 @@ class ConverterOptions:
 
     role: Role
     kind: ConverterClass
-    shape: Mapping[str, str] = field(default_factory=dict)
+    output: Mapping[str, str] = field(default_factory=dict)
     """The settings that affect the objects."""
     place: Mapping[str, str] = field(default_factory=dict)
     """The address and client settings of the registry; they do not affect the objects."""
@@ -112,7 +112,7 @@ class ConverterOptions:
 
     def settings(self, group: type[T]) -> T:
         """Parse all settings as ``group``."""
-        return parse_group(group, {**self.shape, **self.place, **self.secrets})
+        return parse_group(group, {**self.output, **self.place, **self.secrets})
 
 
 def known_subkeys(kind: ConverterClass) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ class SinkOptions:
     @property
     def has_schemas(self) -> bool:
         """True if values have schemas that may change."""
-        kind, settings = self.value.kind, self.value.shape
+        kind, settings = self.value.kind, self.value.output
         if kind is ConverterClass.JSON:
             return settings.get("schemas.enable", "true").lower() == "true"
         return kind in (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)

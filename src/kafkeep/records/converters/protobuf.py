@@ -124,7 +124,8 @@ def _compile(texts: Mapping[str, str]) -> descriptor_pb2.FileDescriptorSet:
             first = next(iter(texts[_MAIN].strip().splitlines()), "")
             raise RecordError(
                 f"protoc refuses the schema that begins with {first!r}",
-                hint="What it says stands on stderr; an import may be no reference of the schema.",
+                hint="See its message on stderr, and check that every import is among the "
+                "references of the schema.",
             )
         return descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes())
 

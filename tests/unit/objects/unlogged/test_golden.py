@@ -25,8 +25,8 @@ from kafkeep.maintenance.cat import CatOptions, RecordLine
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 
 REFUSED = {
-    "10": "cannot be told apart",
-    "12": "cannot be told apart",
+    "10": "cannot be separated",
+    "12": "cannot be separated",
     "19b": "rows",
     "20j": "rows",
 }

@@ -274,7 +274,7 @@ class TestOptions:
 class TestWhatIsThere:
     def test_a_topic_that_is_mistyped_is_distinguished_from_a_bucket_that_is_empty(self) -> None:
         store = store_of({"topics/t/partition=0/t+0+0000000000.json": lines(1)})
-        with pytest.raises(UsageError, match="is of a topic that is asked for") as mistyped:
+        with pytest.raises(UsageError, match="belongs to a requested topic") as mistyped:
             find_objects(store, UnloggedOptions(), {"tt"}.__contains__)
         assert mistyped.value.hint == "There are of: t."
         with pytest.raises(NoSuchArchiveError, match="no object of Confluent's sink under topics"):

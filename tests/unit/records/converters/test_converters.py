@@ -71,7 +71,7 @@ def test_a_subkey_without_a_meaning_is_refused_by_name_unless_allowed() -> None:
 
     assert list(refusal.value.by_key) == ["value.converter.schemas.enable"]
     assert unknown_subkeys("value", config) == ("value.converter.schemas.enable",)
-    assert allowed is not None and allowed.shape == {}
+    assert allowed is not None and allowed.output == {}
     assert "schemas.enable" in known_subkeys(ConverterClass.JSON)
 
 
@@ -88,7 +88,7 @@ def test_secrets_stand_apart_from_what_shapes_objects() -> None:
     )
 
     assert options is not None
-    assert options.shape == {"enhanced.avro.schema.support": "true"}
+    assert options.output == {"enhanced.avro.schema.support": "true"}
     assert options.place.keys() == {"schema.registry.url", "basic.auth.credentials.source"}
     assert options.secrets == {"basic.auth.user.info": "me:hidden"}
     assert "hidden" not in repr(options) + repr(options.settings(AvroSettings))
