@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from tests.support.connect.memory_cluster import MemoryCluster
 from tests.support.connect.memory_drills import MemoryDrills
+from tests.support.connect.stored_object import stored_object
 
 from kafkeep.archive.view import load_view
 from kafkeep.check_result import Check, CheckStatus
@@ -17,6 +18,7 @@ from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.catalog.doctor import CheckedPart
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.catalog.schemas import SchemaCatalog
+from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import (
     Connector,
@@ -35,7 +37,6 @@ from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.runs.verification import VerificationRuns
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
-    ArchivedObject,
     ConnectorOverview,
     GrowthPoint,
     ServiceOverview,
@@ -310,19 +311,9 @@ class MemoryService:
         self._need(name)
         return (GrowthPoint(1_000, 1, 3, 120),)
 
-    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+    def objects(self, name: str, limit: int) -> tuple[StoredObject, ...]:
         self._need(name)
-        one = ArchivedObject(
-            key="topics/t/partition=0/t+0+0.json",
-            topic="t",
-            partition=0,
-            start=0,
-            end=3,
-            records=3,
-            bytes=120,
-            newest_record_ms=1_000,
-        )
-        return (one,)[:limit]
+        return (stored_object("topics/t/partition=0/t+0+0.json", "t"),)[:limit]
 
     def settings(self) -> WorkerSettings:
         return WorkerSettings(version="1", config={"group.id": "g"})

@@ -12,13 +12,14 @@ import httpx
 import pytest
 from tests.support.connect.memory_service import SINK, MemoryService
 from tests.support.connect.rest_server import serving
+from tests.support.connect.stored_object import stored_object
 
+from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.model import ConnectorStatus, Json, RunState
 from kafkeep.connect.plugins.validate import validate
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.safety.secrets import unmask
 from kafkeep.connect.service.overview import (
-    ArchivedObject,
     ConnectorOverview,
     GrowthPoint,
     ServiceOverview,
@@ -80,19 +81,8 @@ class ConsoleService(MemoryService):
     def growth(self, name: str) -> tuple[GrowthPoint, ...]:
         return tuple(GrowthPoint(10_000 * n, n, 10 * n, 1000 * n) for n in range(1, 5))
 
-    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
-        one = ArchivedObject(
-            key=f"topics/{SCRIPT}/0.json",
-            topic="orders",
-            partition=0,
-            start=0,
-            end=3,
-            records=3,
-            bytes=120,
-            newest_record_ms=1,
-            committed_ms=2,
-        )
-        return (one,)[:limit]
+    def objects(self, name: str, limit: int) -> tuple[StoredObject, ...]:
+        return (stored_object(f"topics/{SCRIPT}/0.json", "orders", committed_ms=2),)[:limit]
 
     def settings(self) -> WorkerSettings:
         return WorkerSettings(

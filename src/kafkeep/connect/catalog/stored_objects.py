@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pyarrow.compute as pc
@@ -73,6 +73,8 @@ class StoredObject:
     first_commit: int
     last_commit: int
     """It was committed between these two."""
+    committed_ms: int | None = None
+    """None while it is not read, or if a checkpoint has merged the commit with others."""
 
     @property
     def holes(self) -> int:
@@ -110,6 +112,15 @@ def find_object(log: ArchiveLog, key: str) -> StoredObject:
     if not rows:
         raise RestError(404, f"The log {log.name} names no object {key!r}")
     return _object(rows[0])
+
+
+def newest_objects(log: ArchiveLog, limit: int) -> tuple[StoredObject, ...]:
+    """Return the newest objects of the log, the newest first, with the times of their commits."""
+    order = [("last_commit", "descending"), ("max_timestamp", "descending")]
+    chosen = pc.select_k_unstable(log.entries, k=limit, sort_keys=order)
+    made_ms = {commit.number: commit.at_ms for commit in log.loaded.tail}
+    found = map(_object, log.entries.take(chosen).to_pylist())
+    return tuple(replace(one, committed_ms=made_ms.get(one.last_commit)) for one in found)
 
 
 def _object(row: dict[str, Any]) -> StoredObject:

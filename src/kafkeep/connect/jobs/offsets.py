@@ -21,16 +21,14 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.connectors.source_config import SourceConfig
-from kafkeep.connect.jobs.job import JobContext
-from kafkeep.connect.jobs.sink import (
+from kafkeep.connect.jobs.connector_group import (
     group_of,
-    kafka_of,
-    locations_of,
     newest_partitions,
     positions_now,
-    read_sink,
     replace_offsets,
 )
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.sink import kafka_of, locations_of, read_sink
 from kafkeep.connect.jobs.source import state_folder
 from kafkeep.connect.model import Json, RestError
 from kafkeep.errors import KeyMissingError, NoSuchArchiveError, UsageError

@@ -10,23 +10,21 @@ import logging
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from kafkeep.clock import now_ms
-from kafkeep.connect.jobs.job import in_keys
 from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.runs.attempt import RunAttempt
 from kafkeep.connect.runs.documents import RunDocuments
-from kafkeep.connect.runs.kind import RunKind, RunResult, RunWork
-from kafkeep.connect.runs.run import ACTIVE, Run, RunProgress, RunStage, started
+from kafkeep.connect.runs.kind import RunKind, RunResult
+from kafkeep.connect.runs.run import ACTIVE, Run, RunStage, started
 from kafkeep.connect.runs.schedule_book import ScheduleBook
 from kafkeep.connect.safety.secrets import SecretRedactor, mask, unmask
-from kafkeep.errors import FencedError, KafkeepError, TransientError
+from kafkeep.errors import FencedError, KafkeepError
 from kafkeep.maintenance.report import report_to_json
-from kafkeep.retry import CONNECTOR
 
 AT_ONCE = 2
 """How many runs are executed at the same time; others wait for their turn."""
@@ -34,36 +32,8 @@ KEPT_PER_KIND = 100
 """How many runs that are not active are kept of each kind; older ones are deleted."""
 FRESH_S = 1.0
 _SAVE_PROGRESS_MS = 5_000
-_RATE_SECONDS = 30.0
 _STORE_RETRY_S = 2.0
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class RunAttempt:
-    """One execution of a run in a thread of this worker."""
-
-    run_id: str
-    stop: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    progress: RunProgress | None = None
-    _measured: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def report(self, progress: RunProgress) -> None:
-        """Keep the progress, with the rate of the last half minute and the time left."""
-        now = time.monotonic()
-        before = self.progress
-        if before is None or before.phase != progress.phase or progress.done < before.done:
-            self._measured.clear()
-        self._measured.append((now, progress.done))
-        while now - self._measured[0][0] > _RATE_SECONDS:
-            self._measured.popleft()
-        since, done = self._measured[0]
-        if progress.done > done and now > since:
-            rate = (progress.done - done) / (now - since)
-            left = None if progress.total is None else max(0, progress.total - progress.done) / rate
-            progress = replace(progress, per_second=rate, seconds_left=left)
-        self.progress = progress
 
 
 class RunBoard:
@@ -335,25 +305,10 @@ class RunBoard:
                 logger.warning("cannot start the next run yet: %s", raised.message)
 
     def _execute(self, attempt: RunAttempt) -> RunResult | None:
-        """Do the work, again after each TransientError; None when it is stopped before."""
         run = self._need(attempt.run_id)
         resolved = self._resolve(run.asked)
         self._secrets.keep(f"run {run.id}", run.asked, resolved)
-        work = RunWork(id=run.id, asked=resolved, stop=attempt.stop, report=attempt.report)
-        failures = 0
-        while not attempt.stop.is_set():
-            try:
-                return self._kinds[run.kind].execute(work)
-            except TransientError as error:
-                if attempt.stop.is_set():
-                    return None
-                sentence = self._secrets.redact(error.message)
-                logger.warning("%s %s: %s; trying again", run.kind, run.id, sentence)
-                last = attempt.progress or RunProgress(phase="Waiting")
-                attempt.report(replace(last, note=f"{sentence}; trying again"))
-            failures += 1
-            attempt.stop.wait(CONNECTOR.wait_s(failures))
-        return None
+        return attempt.execute(self._kinds[run.kind], resolved, self._secrets.redact)
 
     def _conclude(
         self, attempt: RunAttempt, result: RunResult | None, error: Exception | None
@@ -366,10 +321,7 @@ class RunBoard:
                 if page is not None and not report:
                     report = self._documents.save_report(attempt.run_id, page)
                 with self._writing:
-                    run = self._ended(attempt, result, report, error)
-                    if run is not None:
-                        self._save(run)
-                        self._prune(run.kind)
+                    self._save_end(attempt, result, report, error)
                 return
             except FencedError as fenced:
                 logger.info("%s", fenced.message)  # another worker leads and does the work
@@ -380,38 +332,18 @@ class RunBoard:
                 return
             time.sleep(_STORE_RETRY_S)
 
-    def _ended(
+    def _save_end(
         self, attempt: RunAttempt, result: RunResult | None, report: str, error: Exception | None
-    ) -> Run | None:
-        """Return the revision that an attempt's end leads to, None when nothing is to be stored."""
+    ) -> None:
+        """Store the revision that an attempt's end leads to, if any, unless the run is deleted."""
         run = self._runs.get(attempt.run_id)
         if run is None:
-            return None
-        following = replace(
-            self._following(run), progress=attempt.progress or run.progress, worker_id=run.worker_id
-        )
-        if result is not None:
-            return replace(
-                following,
-                stage=RunStage.DONE,
-                verdict=result.verdict,
-                result=dict(result.summary),
-                report=report,
-                ended_ms=self._clock_ms(),
-            )
-        if attempt.stop.is_set() or error is None:
-            # Paused or cancelled: the last measurement says what was written. A worker that stops
-            # or lost the lease leaves the run to the next one.
-            return following if run.stage is not RunStage.RUNNING else None
-        message, hint = _described(error)
-        logger.warning("%s %s failed: %s", run.kind, run.id, self._secrets.redact(message))
-        return replace(
-            following,
-            stage=RunStage.FAILED,
-            error=self._secrets.redact(message),
-            hint=self._secrets.redact(hint),
-            ended_ms=self._clock_ms(),
-        )
+            return
+        following = self._following(run)
+        ended = attempt.concluded(following, result, report, error, self._secrets.redact)
+        if ended is not None:
+            self._save(ended)
+            self._prune(ended.kind)
 
     def _prune(self, kind: str) -> None:
         """Delete the oldest runs of a kind, as far as they are too many."""
@@ -429,13 +361,6 @@ class RunBoard:
 def shown_asked(run: Run) -> dict[str, str]:
     """Return what a run asks for with its secrets masked."""
     return mask(run.asked)
-
-
-def _described(error: Exception) -> tuple[str, str]:
-    if isinstance(error, KafkeepError):
-        return in_keys(error.message), in_keys(error.hint or "")
-    logger.error("a run failed unexpectedly", exc_info=error)
-    return f"unexpected error: {type(error).__name__}", "The worker's log has the details."
 
 
 def _new_id(at_ms: int) -> str:

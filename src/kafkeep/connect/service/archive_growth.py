@@ -1,4 +1,4 @@
-"""The growth of a sink's archive and its newest objects, from its log.
+"""The growth of a sink's archive, from its log.
 
 The log comes from the catalog, which keeps it in memory.
 """
@@ -18,7 +18,7 @@ from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink
 from kafkeep.connect.model import RestError
-from kafkeep.connect.service.overview import ArchivedObject, GrowthPoint, downsample
+from kafkeep.connect.service.overview import GrowthPoint, downsample
 from kafkeep.errors import NoSuchArchiveError
 
 _TIMES_KEPT = 1000
@@ -99,25 +99,3 @@ def _sums(entries: pa.Table) -> list[dict[str, Any]]:
         .aggregate([("key", "count"), ("own", "sum"), ("size_bytes", "sum")])
     )
     return list(sums.sort_by("last_commit").to_pylist())
-
-
-def newest_objects(log: ArchiveLog, limit: int) -> tuple[ArchivedObject, ...]:
-    """Return the newest objects of the log, the newest first."""
-    order = [("last_commit", "descending"), ("max_timestamp", "descending")]
-    chosen = pc.select_k_unstable(log.entries, k=limit, sort_keys=order)
-    made_ms = {commit.number: commit.at_ms for commit in log.loaded.tail}
-    return tuple(_archived(row, made_ms) for row in log.entries.take(chosen).to_pylist())
-
-
-def _archived(row: Mapping[str, Any], made_ms: Mapping[int, int]) -> ArchivedObject:
-    return ArchivedObject(
-        key=row["key"],
-        topic=row["topic"],
-        partition=row["partition"],
-        start=row["start"],
-        end=row["end"],
-        records=row["records"],
-        bytes=row["size_bytes"],
-        newest_record_ms=row["max_timestamp"],
-        committed_ms=made_ms.get(row["last_commit"]),
-    )

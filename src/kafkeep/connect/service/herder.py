@@ -18,6 +18,7 @@ from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.registries import registry_places
 from kafkeep.connect.catalog.schemas import SchemaCatalog
+from kafkeep.connect.catalog.stored_objects import StoredObject, newest_objects
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals
@@ -35,13 +36,12 @@ from kafkeep.connect.plugins.classes import VERSION, definitions, find_any_plugi
 from kafkeep.connect.plugins.validate import CLASS, Definitions
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.restore import RestoreRuns
-from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of, newest_objects
+from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
-    ArchivedObject,
     GrowthPoint,
     ServiceOverview,
     WorkerSettings,
@@ -354,7 +354,7 @@ class Herder:
         log = self._log_of(name)
         return () if log is None else self._growth.points(log)
 
-    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+    def objects(self, name: str, limit: int) -> tuple[StoredObject, ...]:
         """Return the newest objects of a connector's log, the newest first."""
         log = self._log_of(name)
         return () if log is None else newest_objects(log, limit)

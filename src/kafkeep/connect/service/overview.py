@@ -117,22 +117,6 @@ class GrowthPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedObject:
-    """A data object as the log names it; offsets ``[start, end)``."""
-
-    key: str
-    topic: str
-    partition: int
-    start: int
-    end: int
-    records: int
-    bytes: int
-    newest_record_ms: int
-    committed_ms: int | None = None
-    """None for an object whose commit is summarised in a checkpoint."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """The worker as it was started; secrets are masked."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ParamSpec, Protocol, TypeVar
 
 from kafkeep.connect.catalog.catalog import Catalog
+from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -17,7 +18,6 @@ from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.overview import (
-    ArchivedObject,
     GrowthPoint,
     ServiceOverview,
     WorkerSettings,
@@ -120,7 +120,7 @@ class ConnectService(Protocol):
     def growth(self, name: str) -> tuple[GrowthPoint, ...]:
         """Return the size of a connector's archive over time, in at most 300 points."""
 
-    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+    def objects(self, name: str, limit: int) -> tuple[StoredObject, ...]:
         """Return the newest objects of a connector's log, the newest first."""
 
     def settings(self) -> WorkerSettings:

@@ -12,6 +12,7 @@ from kafkeep.connect.catalog.archives import ArchiveLog
 from kafkeep.connect.catalog.storage import sum_partitions, sum_topics, topic_of_folder
 from kafkeep.connect.catalog.stored_objects import find_object, find_objects, paged
 from kafkeep.connect.model import RestError
+from kafkeep.connect.rest.v1.root import parse_number
 from kafkeep.maintenance.commit_summary import StorageSums, summarize
 from kafkeep.ui.pages.archive import ArchiveVisit, archive_tab, archive_visit
 from kafkeep.ui.paging import page_number
@@ -33,19 +34,13 @@ def _need(visit: Visit) -> tuple[ArchiveVisit, ArchiveLog]:
     return at, log
 
 
-def _number(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise RestError(400, f"{what} must be a number, not {text!r:.60}")
-    return int(text)
-
-
 def show_commits(visit: Visit) -> Response:
     """List the commits of a log, the newest first."""
     at, log = _opened(visit)
     before = visit.query.get("before", "")
     page = None
     if log is not None:
-        end = _number(before, "A commit") if before else None
+        end = parse_number("before", before) if before else None
         page = visit.service.catalog.commits.page(log, end, _COMMITS)
     return archive_tab(visit, "commits", at, page=page, is_newest=not before, step=_COMMITS)
 
@@ -53,7 +48,7 @@ def show_commits(visit: Visit) -> Response:
 def show_commit(visit: Visit) -> Response:
     """Show what one commit brought: sums of each topic, objects and gaps."""
     at, log = _need(visit)
-    commit = visit.service.catalog.commits.commit(log, _number(visit.path["number"], "A commit"))
+    commit = visit.service.catalog.commits.commit(log, parse_number("commit", visit.path["number"]))
     return archive_tab(
         visit,
         "commit",
@@ -113,8 +108,8 @@ def show_partition(visit: Visit) -> Response:
         log,
         topic,
         incarnation,
-        _number(visit.path["partition"], "A partition"),
-        offset=_number(offset, "An offset") if offset else 0,
+        parse_number("partition", visit.path["partition"]),
+        offset=parse_number("offset", offset) if offset else 0,
         page=page_number(visit.query),
         size=_ROWS,
     )

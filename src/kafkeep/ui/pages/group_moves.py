@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from kafkeep.connect.catalog.group_moves import GroupMovePlan, OffsetSnapshot
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.v1.group_moves import parse_move, parse_number
+from kafkeep.connect.rest.v1.group_moves import parse_move
+from kafkeep.connect.rest.v1.root import parse_number
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, PreflightError
 from kafkeep.ui.display import visible

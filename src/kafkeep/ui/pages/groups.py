@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.path_segment import from_segment, to_segment
+from kafkeep.connect.rest.v1.root import parse_number
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.display import visible
 from kafkeep.ui.frame import NavLink
@@ -81,10 +81,7 @@ def quoted(group: str) -> str:
 
 def number_of(visit: Visit, name: str) -> int:
     """Return a whole number of the query, 0 if it is not there; 400 for anything else."""
-    text = visit.query.get(name, "").strip() or "0"
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise RestError(400, f"{name} must be a whole number, not {text[:40]!r}")
-    return int(text)
+    return parse_number(name, visit.query.get(name, "").strip() or "0")
 
 
 ROUTES = (

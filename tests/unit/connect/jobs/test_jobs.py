@@ -18,10 +18,11 @@ from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, 
 from kafkeep.connect.connectors.chtbd import COMPACT
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import SinkThread
+from kafkeep.connect.jobs.connector_group import positions_now
 from kafkeep.connect.jobs.job import JobContext, Progress, backlog_of, run_with_retries
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.offsets import move_listing, parse_moves, read_offsets, sink_offsets
-from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of, positions_now
+from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of
 from kafkeep.connect.jobs.source import SourceJob, find_source
 from kafkeep.connect.model import RestError
 from kafkeep.errors import FencedError, TransientError, UsageError

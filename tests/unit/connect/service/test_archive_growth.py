@@ -19,7 +19,8 @@ from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.service.archive_growth import ArchiveGrowth, newest_objects
+from kafkeep.connect.catalog.stored_objects import newest_objects
+from kafkeep.connect.service.archive_growth import ArchiveGrowth
 from kafkeep.store.open import open_store
 
 TOPICS = {"orders": [partition(0, 10, 25)], "users": [partition(0, 3)]}
@@ -77,7 +78,7 @@ def test_the_newest_objects_come_first(store: ObjectStore, tmp_path: Path) -> No
     built = build_archive(store, TOPICS, checkpoint=True)
     last = add_object(store, built)
     found = newest_objects(open_log(tmp_path), 3)
-    assert [(one.topic, one.start, one.end) for one in found] == [
+    assert [(one.partition_id.topic, one.start, one.end) for one in found] == [
         ("users", 3, 7),
         ("orders", 10, 25),
         ("orders", 0, 10),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.model import Json
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint
@@ -23,7 +24,7 @@ from kafkeep.connect.rest.json_schemas import (
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.service.overview import ArchivedObject, ConnectorOverview, GrowthPoint
+from kafkeep.connect.service.overview import ConnectorOverview, GrowthPoint
 from kafkeep.connect.service.service import ConnectService
 
 _OBJECTS, _MOST_OBJECTS = 100, 1000
@@ -108,16 +109,16 @@ def objects(service: ConnectService, call: Call) -> Response:
     return json_answer({"objects": [_object(one) for one in found]})
 
 
-def _object(one: ArchivedObject) -> Json:
+def _object(one: StoredObject) -> Json:
     return {
         "key": one.key,
-        "topic": one.topic,
-        "partition": one.partition,
+        "topic": one.partition_id.topic,
+        "partition": one.partition_id.partition,
         "first_offset": one.start,
         "last_offset": one.end - 1,
         "records": one.records,
-        "bytes": one.bytes,
-        "newest_record": maybe_time(one.newest_record_ms if one.newest_record_ms >= 0 else None),
+        "bytes": one.size_bytes,
+        "newest_record": maybe_time(one.newest_ms),
         "committed": maybe_time(one.committed_ms),
     }
 

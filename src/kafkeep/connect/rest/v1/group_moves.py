@@ -21,7 +21,7 @@ from kafkeep.connect.rest.json_schemas import (
 )
 from kafkeep.connect.rest.path_segment import from_segment
 from kafkeep.connect.rest.v1.doctor import CHECK
-from kafkeep.connect.rest.v1.root import ROOT
+from kafkeep.connect.rest.v1.root import ROOT, parse_number
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import UsageError
@@ -29,7 +29,6 @@ from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import parse_time
 
 _FIELDS = ("archive", "log", "commit", "at", "topics", "exact_offsets")
-_LONGEST_NUMBER = 15
 
 
 def parse_move(group: str, given: Mapping[str, str]) -> GroupMoveRequest:
@@ -47,13 +46,6 @@ def parse_move(group: str, given: Mapping[str, str]) -> GroupMoveRequest:
         )
     except UsageError as error:
         raise RestError(400, error.message) from error
-
-
-def parse_number(name: str, text: str) -> int:
-    """Return a whole number; 400 for anything else."""
-    if not (text.isascii() and text.isdigit()) or len(text) > _LONGEST_NUMBER:
-        raise RestError(400, f"{name} must be a whole number, not {text[:40]!r}")
-    return int(text)
 
 
 def _flag(text: str) -> bool:

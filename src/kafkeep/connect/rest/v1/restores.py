@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.answers import empty_answer, json_answer
+from kafkeep.connect.rest.answers import json_answer
 from kafkeep.connect.rest.call import (
     Call,
     Endpoint,
-    Responder,
     as_config,
     get_endpoint,
     parse_json,
@@ -21,21 +18,17 @@ from kafkeep.connect.rest.call import (
 from kafkeep.connect.rest.json_schemas import list_schema, object_schema, ref
 from kafkeep.connect.rest.v1.root import ROOT
 from kafkeep.connect.rest.v1.run_answers import RUN, run_json
+from kafkeep.connect.rest.v1.run_calls import RunCalls, post_endpoint, report_of
 from kafkeep.connect.runs import proof, restore
 from kafkeep.connect.runs.run import Run
 from kafkeep.connect.service import operations
-from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError
 from kafkeep.restore.preflight import plan_json
 
-_ALL = f"{ROOT}/restores"
-_ONE = f"{_ALL}/{{restore}}"
-
-
-def _restore(service: ConnectService, call: Call) -> Run:
-    return service.runs.find(call.path["restore"], restore.NAME)
+_CALLS = RunCalls(restore.NAME, f"{ROOT}/restores", "Restore", "RestoreReport")
+_ALL, _ONE = _CALLS.root, _CALLS.one
 
 
 def newest_proof(service: ConnectService, id: str) -> Run | None:
@@ -50,71 +43,33 @@ def list_restores(service: ConnectService, call: Call) -> Response:
     return json_answer({"restores": [run_json(run, call) for run in found]})
 
 
-def get_restore(service: ConnectService, call: Call) -> Response:
-    """Answer with one restore."""
-    return json_answer(run_json(_restore(service, call), call))
-
-
 def create_restore(service: ConnectService, call: Call) -> Response:
     """Store a draft."""
     body = parse_object(call.body, ("config",))
     if "config" not in body:
         raise RestError(400, "A restore needs a config; it may be empty and changed later")
     asked = without_nulls(as_config(body["config"]))
-    run = service.change(operations.create_run, restore.NAME, asked, call.caller)
-    return json_answer(run_json(run, call), 201, {"Location": f"{_ALL}/{quote(run.id)}"})
+    return _CALLS.created(
+        service.change(operations.create_run, restore.NAME, asked, call.caller), call
+    )
 
 
 def change_restore(service: ConnectService, call: Call) -> Response:
     """Replace what a draft asks for."""
-    id = _restore(service, call).id
+    id = _CALLS.find(service, call).id
     asked = without_nulls(as_config(parse_json(call.body, numbers_as_text=True)))
     return json_answer(run_json(service.change(operations.change_run, id, asked), call))
 
 
 def plan(service: ConnectService, call: Call) -> Response:
     """Answer with what the restore would write, and with all checks."""
-    run = _restore(service, call)
+    run = _CALLS.find(service, call)
     return json_answer(plan_json(service.plan_restore(run.asked)))
-
-
-def _as_caller(operation: Operation[[str, str], Run]) -> Responder:
-    def run(service: ConnectService, call: Call) -> Response:
-        found = service.change(operation, _restore(service, call).id, call.caller)
-        return json_answer(run_json(found, call), 202)
-
-    return run
-
-
-def _stopping(operation: Operation[[str], Run]) -> Responder:
-    def run(service: ConnectService, call: Call) -> Response:
-        found = service.change(operation, _restore(service, call).id)
-        return json_answer(run_json(found, call), 202)
-
-    return run
-
-
-def delete_restore(service: ConnectService, call: Call) -> Response:
-    """Delete a restore and its report from the history; what it wrote stays."""
-    service.change(operations.delete_run, _restore(service, call).id)
-    return empty_answer(204)
-
-
-def _report_of(service: ConnectService, run: Run) -> Response:
-    found = service.runs.report(run)
-    if found is None:
-        raise RestError(404, f"The {run.kind} {run.id} has no report")
-    return json_answer(found["document"])
-
-
-def report(service: ConnectService, call: Call) -> Response:
-    """Answer with the report of a restore that is done."""
-    return _report_of(service, _restore(service, call))
 
 
 def start_proof(service: ConnectService, call: Call) -> Response:
     """Start a comparison of the target with the archive."""
-    run = prove(service, _restore(service, call).id, call.caller)
+    run = prove(service, _CALLS.find(service, call).id, call.caller)
     return json_answer(run_json(run, call), 202)
 
 
@@ -132,7 +87,7 @@ def prove(service: ConnectService, id: str, who: str) -> Run:
 
 
 def _proof(service: ConnectService, call: Call) -> Run:
-    run = _restore(service, call)
+    run = _CALLS.find(service, call)
     found = newest_proof(service, run.id)
     if found is None:
         raise RestError(404, f"The restore {run.id} was not proven yet")
@@ -146,18 +101,11 @@ def get_proof(service: ConnectService, call: Call) -> Response:
 
 def proof_report(service: ConnectService, call: Call) -> Response:
     """Answer with the report of the newest proof."""
-    return _report_of(service, _proof(service, call))
-
-
-def _post(path: str, run: Responder, role: Role, text: str) -> Endpoint:
-    return Endpoint(
-        method="POST", path=path, role=role, run=run, help=text, answers={202: "Restore"}
-    )
+    return report_of(service, _proof(service, call))
 
 
 ENDPOINTS = (
     get_endpoint(_ALL, list_restores, "Restores", "All restores, the newest first."),
-    get_endpoint(_ONE, get_restore, "Restore", "A restore: what was asked, state, progress."),
     Endpoint(
         method="POST",
         path=_ALL,
@@ -185,38 +133,19 @@ ENDPOINTS = (
         help="What it would write, and all checks, as restore --dry-run; writes nothing.",
         answers={200: "RestorePlan"},
     ),
-    _post(f"{_ONE}/start", _as_caller(operations.start_run), Role.ADMIN, "Start writing."),
-    _post(
-        f"{_ONE}/pause",
-        _stopping(operations.pause_run),
-        Role.OPERATE,
-        "Stop within seconds; it can be resumed.",
+    post_endpoint(
+        f"{_ONE}/start",
+        _CALLS.change_by_caller(operations.start_run),
+        Role.ADMIN,
+        "Restore",
+        "Start writing.",
     ),
-    _post(
-        f"{_ONE}/resume",
-        _as_caller(operations.resume_run),
-        Role.OPERATE,
-        "Continue a restore that was paused or has failed; no record is written twice.",
-    ),
-    _post(
-        f"{_ONE}/cancel",
-        _stopping(operations.cancel_run),
-        Role.OPERATE,
-        "Stop for good; what was written stays.",
-    ),
-    Endpoint(
-        method="DELETE",
-        path=_ONE,
-        role=Role.ADMIN,
-        run=delete_restore,
-        help="Delete it from the history; what it wrote stays.",
-        answers={204: None},
-    ),
-    get_endpoint(f"{_ONE}/report", report, "RestoreReport", "The report of a finished restore."),
-    _post(
+    *_CALLS.endpoints(),
+    post_endpoint(
         f"{_ONE}/proof",
         start_proof,
         Role.OPERATE,
+        "Restore",
         "Read the target back and compare every record with the archive.",
     ),
     get_endpoint(f"{_ONE}/proof", get_proof, "Restore", "The newest proof of a restore."),

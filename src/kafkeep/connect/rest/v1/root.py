@@ -19,7 +19,12 @@ def query_number(
     call: Call, name: str, default: int, most: int = _BIGGEST, *, least: int = 0
 ) -> int:
     """Return a whole number of the query; 400 for anything else."""
-    text = (call.query.get(name) or [str(default)])[0]
+    values = call.query.get(name)
+    return parse_number(name, values[0], most, least=least) if values else default
+
+
+def parse_number(name: str, text: str, most: int = _BIGGEST, *, least: int = 0) -> int:
+    """Return a whole number; 400 for anything else."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     if not is_number or not least <= int(text) <= most:
         raise RestError(400, f"{name} must be a whole number from {least} to {most}")

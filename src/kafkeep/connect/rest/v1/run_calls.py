@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.answers import json_answer
+from kafkeep.connect.rest.answers import empty_answer, json_answer
 from kafkeep.connect.rest.call import (
     Call,
     Endpoint,
@@ -30,13 +31,107 @@ from kafkeep.connect.worker.rest_security import Role
 _LIMIT, _MOST = 20, 200
 
 
-def run_endpoints(kind: str, plural: str, title: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints of a kind of run under ``/kafkeep/v1/<plural>``."""
-    root = f"{ROOT}/{plural}"
-    one = f"{root}/{{run}}"
+@dataclass(frozen=True, slots=True)
+class RunCalls:
+    """What can be asked about each run of a kind, below ``root``: the same for every kind."""
 
-    def find(service: ConnectService, call: Call) -> Run:
-        return service.runs.find(call.path["run"], kind)
+    kind: str
+    root: str
+    schema: str = "Run"
+    report_schema: str = "CheckReport"
+
+    @property
+    def one(self) -> str:
+        """The path of one run."""
+        return f"{self.root}/{{run}}"
+
+    def find(self, service: ConnectService, call: Call) -> Run:
+        """Return the run in the path; 404 when there is none of this kind."""
+        return service.runs.find(call.path["run"], self.kind)
+
+    def created(self, run: Run, call: Call) -> Response:
+        """Answer 201 with a new run and where it is."""
+        location = f"{self.root}/{quote(run.id)}"
+        return json_answer(run_json(run, call), 201, {"Location": location})
+
+    def change_by_caller(self, operation: Operation[[str, str], Run]) -> Responder:
+        """Return what does an operation that notes who asked for it."""
+
+        def run(service: ConnectService, call: Call) -> Response:
+            found = service.change(operation, self.find(service, call).id, call.caller)
+            return json_answer(run_json(found, call), 202)
+
+        return run
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the calls to read, resume, stop and delete a run."""
+
+        def post(action: str, run: Responder, text: str) -> Endpoint:
+            return post_endpoint(f"{self.one}/{action}", run, Role.OPERATE, self.schema, text)
+
+        return (
+            get_endpoint(self.one, self._get, self.schema, f"A {self.kind}: state, progress."),
+            get_endpoint(
+                f"{self.one}/report",
+                self._report,
+                self.report_schema,
+                "Its report, as the command writes it with --report.",
+            ),
+            post(
+                "resume",
+                self.change_by_caller(operations.resume_run),
+                "Continue one that was paused or has failed.",
+            ),
+            post(
+                "pause",
+                self._change(operations.pause_run),
+                "Stop within seconds; it can be resumed.",
+            ),
+            post("cancel", self._change(operations.cancel_run), "Stop for good."),
+            Endpoint(
+                method="DELETE",
+                path=self.one,
+                role=Role.ADMIN,
+                run=self._delete,
+                help="Delete it and its report from the history.",
+                answers={204: None},
+            ),
+        )
+
+    def _get(self, service: ConnectService, call: Call) -> Response:
+        return json_answer(run_json(self.find(service, call), call))
+
+    def _report(self, service: ConnectService, call: Call) -> Response:
+        return report_of(service, self.find(service, call))
+
+    def _change(self, operation: Operation[[str], Run]) -> Responder:
+        def run(service: ConnectService, call: Call) -> Response:
+            found = service.change(operation, self.find(service, call).id)
+            return json_answer(run_json(found, call), 202)
+
+        return run
+
+    def _delete(self, service: ConnectService, call: Call) -> Response:
+        service.change(operations.delete_run, self.find(service, call).id)
+        return empty_answer(204)
+
+
+def report_of(service: ConnectService, run: Run) -> Response:
+    """Answer with the report of a run; 404 when it has none."""
+    found = service.runs.report(run)
+    if found is None:
+        raise RestError(404, f"The {run.kind} {run.id} has no report")
+    return json_answer(found["document"])
+
+
+def post_endpoint(path: str, run: Responder, role: Role, schema: str, text: str) -> Endpoint:
+    """Return an endpoint that starts or stops work: POST, answered with 202."""
+    return Endpoint(method="POST", path=path, role=role, run=run, help=text, answers={202: schema})
+
+
+def run_endpoints(kind: str, plural: str, title: str) -> tuple[Endpoint, ...]:
+    """Return the calls about a kind of run that starts at once, ``/kafkeep/v1/<plural>``."""
+    calls = RunCalls(kind, f"{ROOT}/{plural}")
 
     def list_runs(service: ConnectService, call: Call) -> Response:
         limit = query_number(call, "limit", _LIMIT, _MOST, least=1)
@@ -54,42 +149,11 @@ def run_endpoints(kind: str, plural: str, title: str) -> tuple[Endpoint, ...]:
         asked = without_nulls(parse_config(call.body))
         service.runs.check(kind, asked)
         draft = service.change(operations.create_run, kind, asked, call.caller)
-        run = service.change(operations.start_run, draft.id, call.caller)
-        answer = json_answer(run_json(run, call), 201)
-        answer.headers["Location"] = f"{root}/{quote(run.id)}"
-        return answer
-
-    def get(service: ConnectService, call: Call) -> Response:
-        return json_answer(run_json(find(service, call), call))
-
-    def report(service: ConnectService, call: Call) -> Response:
-        found = service.runs.report(find(service, call))
-        if found is None:
-            raise RestError(404, f"The {kind} {call.path['run']} has no report")
-        return json_answer(found["document"])
-
-    def restart(service: ConnectService, call: Call) -> Response:
-        find(service, call)
-        return json_answer(
-            run_json(service.change(operations.resume_run, call.path["run"], call.caller), call),
-            202,
-        )
-
-    def stops(operation: Operation[[str], Run]) -> Responder:
-        def run(service: ConnectService, call: Call) -> Response:
-            find(service, call)
-            return json_answer(run_json(service.change(operation, call.path["run"]), call), 202)
-
-        return run
-
-    def delete(service: ConnectService, call: Call) -> Response:
-        find(service, call)
-        service.change(operations.delete_run, call.path["run"])
-        return Response(status_code=204)
+        return calls.created(service.change(operations.start_run, draft.id, call.caller), call)
 
     return (
         get_endpoint(
-            root,
+            calls.root,
             list_runs,
             "Runs",
             f"The {plural}, the newest first.",
@@ -100,45 +164,14 @@ def run_endpoints(kind: str, plural: str, title: str) -> tuple[Endpoint, ...]:
         ),
         Endpoint(
             method="POST",
-            path=root,
+            path=calls.root,
             role=Role.OPERATE,
             run=create,
             help=f"{title}. The body has the options of the command as texts.",
             answers={201: "Run"},
             body="Config",
         ),
-        get_endpoint(one, get, "Run", "One of them."),
-        get_endpoint(f"{one}/report", report, "CheckReport", "Its report, as --report writes it."),
-        Endpoint(
-            method="POST",
-            path=f"{one}/resume",
-            role=Role.OPERATE,
-            run=restart,
-            help="Continue one that was paused or has failed.",
-            answers={202: "Run"},
-        ),
-        *(
-            Endpoint(
-                method="POST",
-                path=f"{one}/{action}",
-                role=Role.OPERATE,
-                run=stops(operation),
-                help=text,
-                answers={202: "Run"},
-            )
-            for action, operation, text in (
-                ("pause", operations.pause_run, "Stop it; it can be started again."),
-                ("cancel", operations.cancel_run, "Stop it for good."),
-            )
-        ),
-        Endpoint(
-            method="DELETE",
-            path=one,
-            role=Role.ADMIN,
-            run=delete,
-            help="Delete one that has ended, with its report.",
-            answers={204: None},
-        ),
+        *calls.endpoints(),
     )
 
 

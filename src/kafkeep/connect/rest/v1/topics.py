@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.clock import now_ms
+from kafkeep.connect.catalog.catalog_topic import CatalogTopic, TopicFilter
 from kafkeep.connect.catalog.coverage import PartitionCoverage
 from kafkeep.connect.catalog.logged_topics import LoggedTopic
-from kafkeep.connect.catalog.topics import CatalogTopic, Incarnation, TopicFilter
+from kafkeep.connect.catalog.topics import Incarnation
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint
@@ -22,7 +23,7 @@ from kafkeep.connect.rest.json_schemas import (
     map_schema,
     object_schema,
 )
-from kafkeep.connect.rest.v1.root import ROOT
+from kafkeep.connect.rest.v1.root import ROOT, query_number, query_text
 from kafkeep.connect.service.service import ConnectService
 
 _TOPICS, _MOST_TOPICS = 100, 1000
@@ -30,10 +31,10 @@ _TOPICS, _MOST_TOPICS = 100, 1000
 
 def topics(service: ConnectService, call: Call) -> Response:
     """Answer with topics by name; with their live offsets if asked for."""
-    show = one_of(call, "show", [one.value for one in TopicFilter])
-    listing = service.catalog.topics.find_all(first(call, "search"), TopicFilter(show))
-    limit = number(call, "limit", _TOPICS, least=1, most=_MOST_TOPICS)
-    start = number(call, "start", 0, least=0, most=10**9)
+    show = _filter(query_text(call, "show"))
+    listing = service.catalog.topics.find_all(query_text(call, "search").strip(), show)
+    limit = query_number(call, "limit", _TOPICS, _MOST_TOPICS, least=1)
+    start = query_number(call, "start", 0)
     shown = listing.topics[start : start + limit]
     if call.flag("offsets", default=False):
         shown = service.catalog.topics.with_offsets(shown)
@@ -44,6 +45,14 @@ def topics(service: ConnectService, call: Call) -> Response:
             "problems": list(listing.problems),
         }
     )
+
+
+def _filter(text: str) -> TopicFilter:
+    try:
+        return TopicFilter(text)
+    except ValueError:
+        known = ", ".join(one for one in TopicFilter if one)
+        raise RestError(400, f"show must be one of: {known}") from None
 
 
 def topic(service: ConnectService, call: Call) -> Response:
@@ -148,30 +157,6 @@ def _partition(one: PartitionCoverage) -> Json:
 
 def _ranges(several: Iterable[OffsetRange]) -> list[list[int]]:
     return [[one.start, one.end] for one in several]
-
-
-def first(call: Call, name: str) -> str:
-    """Return the first value of a query parameter, without spaces around it."""
-    return (call.query.get(name) or [""])[0].strip()
-
-
-def one_of(call: Call, name: str, choices: Iterable[str]) -> str:
-    """Return a query parameter that has fixed values; 400 for others."""
-    known = list(choices)
-    value = first(call, name)
-    if value not in known:
-        raise RestError(400, f"{name} must be one of: {', '.join(one for one in known if one)}")
-    return value
-
-
-def number(call: Call, name: str, default: int, *, least: int, most: int) -> int:
-    """Return a number of the query; 400 when it is none or out of bounds."""
-    text = first(call, name)
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        raise RestError(400, f"{name} must be a number from {least} to {most}")
-    return int(text)
 
 
 ENDPOINTS = (
