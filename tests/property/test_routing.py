@@ -30,7 +30,7 @@ from kafkeep.options.restore import parse_filter
 from kafkeep.restore import send
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.read import iter_slices
-from kafkeep.restore.routing.lanes import Lane, Router, blocks_of, merge
+from kafkeep.restore.routing.distribute import Lane, Router, blocks_of, merge
 from kafkeep.restore.routing.routing import Routing
 from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches, shift_headers
 from kafkeep.restore.routing.task import RoutedSender

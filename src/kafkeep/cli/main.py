@@ -32,11 +32,11 @@ from kafkeep.cli import (
 )
 from kafkeep.cli.archive import cat, commits, diff, find, info, ls
 from kafkeep.cli.output import (
-    Talk,
+    Verbosity,
     complain,
     error_document,
     error_of,
-    set_talk,
+    set_verbosity,
     stand_in_for_closed,
 )
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
@@ -92,7 +92,7 @@ def _root(
 ) -> None:
     """Set up logging for every command."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
-    set_talk(Talk.NORMAL)
+    set_verbosity(Verbosity.NORMAL)
     _set_up_logging(debug)
     arm_from_environment()
 

@@ -40,7 +40,7 @@ from kafkeep.redact import redact
 OnProgress = Callable[[int, int], None]
 
 
-class Talk(IntEnum):
+class Verbosity(IntEnum):
     """How much a command prints on stderr."""
 
     QUIET = 0
@@ -49,20 +49,20 @@ class Talk(IntEnum):
     VERBOSE = 2
 
 
-_level = Talk.NORMAL
+_level = Verbosity.NORMAL
 
 
-def set_talk(level: Talk) -> None:
+def set_verbosity(level: Verbosity) -> None:
     """Set how much ``say``, ``detail``, progress bars and the log write from here on."""
     global _level  # noqa: PLW0603 - stderr is global too
     _level = level
-    if level is Talk.QUIET:
+    if level is Verbosity.QUIET:
         logging.getLogger("kafkeep").setLevel(logging.ERROR)
 
 
 def is_verbose() -> bool:
     """Return whether ``detail`` prints."""
-    return _level is Talk.VERBOSE
+    return _level is Verbosity.VERBOSE
 
 
 class _Rate(ProgressColumn):
@@ -89,7 +89,7 @@ def record_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
 
 @contextmanager
 def _bar(what: str, enabled: bool, *columns: ProgressColumn) -> Iterator[OnProgress | None]:
-    if not enabled or _level is Talk.QUIET or not sys.stderr.isatty():
+    if not enabled or _level is Verbosity.QUIET or not sys.stderr.isatty():
         yield None
         return
     console = Console(stderr=True)
@@ -164,13 +164,13 @@ def print_line(text: str) -> bool:
 
 def say(text: str) -> None:
     """Print a message on stderr, unless --quiet is given."""
-    if _level is not Talk.QUIET:
+    if _level is not Verbosity.QUIET:
         complain(text)
 
 
 def detail(text: str) -> None:
     """Print a message on stderr if --verbose is given."""
-    if _level is Talk.VERBOSE:
+    if _level is Verbosity.VERBOSE:
         complain(text)
 
 

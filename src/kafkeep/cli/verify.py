@@ -155,9 +155,9 @@ def _alone(  # noqa: PLR0917
     output: Output,
 ) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
+    from kafkeep.maintenance.last_verified import trace_of  # noqa: PLC0415
     from kafkeep.maintenance.unlogged import verify_unlogged  # noqa: PLC0415
     from kafkeep.maintenance.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
-    from kafkeep.maintenance.verify_trace import trace_of  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
     began_ms, began = now_ms(), time.monotonic()
@@ -248,7 +248,7 @@ def _with_lost_commits(store: ObjectStore, result: CompareResult) -> CompareResu
 
 def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.maintenance.verify_trace import save_verified  # noqa: PLC0415
+    from kafkeep.maintenance.last_verified import save_verified  # noqa: PLC0415
 
     if not save_verified(store, log, now_ms(), document):
         say("note: the archive is read-only, so metrics will not show this verification")

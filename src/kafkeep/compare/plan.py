@@ -14,7 +14,7 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.compare.differences import Leniency
 from kafkeep.compare.digest import FIELDS
-from kafkeep.compare.keyed import shares_for
+from kafkeep.compare.repartitioned import shares_for
 from kafkeep.compare.work import ArchivePart, CompareWork, RecordSelection, TargetPart
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch.schema_ids import IdMap

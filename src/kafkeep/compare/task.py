@@ -22,7 +22,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.compare.differences import MOST_PLACES, DifferencePlace, Tally, Verdict, classify
 from kafkeep.compare.digest import DigestRows, digest_rows
-from kafkeep.compare.keyed import compare_keys
+from kafkeep.compare.repartitioned import compare_keys
 from kafkeep.compare.stream import RecordStream, compare_streams
 from kafkeep.compare.work import (
     ArchivePart,

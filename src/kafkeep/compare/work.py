@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.compare.differences import Leniency, Tally
-from kafkeep.compare.keyed import KeyShare
+from kafkeep.compare.repartitioned import KeyShare
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import Locations

@@ -32,7 +32,7 @@ from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.gc import ObjectClaim, parse_claim
-from kafkeep.maintenance.verify_trace import VerifyTrace, load_verified
+from kafkeep.maintenance.last_verified import VerifyTrace, load_verified
 from kafkeep.objects.segment.reader import read_end
 from kafkeep.retry import LATE_COMMIT
 

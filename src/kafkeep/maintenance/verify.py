@@ -22,9 +22,9 @@ from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs
 from kafkeep.errors import DamagedError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport, damage
 from kafkeep.maintenance.inventory import find_left_overs, find_strays, list_data
+from kafkeep.maintenance.last_verified import load_verified
 from kafkeep.maintenance.lost_commits import check_objects_beyond, check_verified
 from kafkeep.maintenance.verify_objects import CheckedObject, check_object
-from kafkeep.maintenance.verify_trace import load_verified
 from kafkeep.objects.choose_log import check_topics
 from kafkeep.objects.sink.read_windows import SEGMENT, Window, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options

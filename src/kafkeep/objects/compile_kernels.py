@@ -12,8 +12,9 @@ import uuid
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.keys import deal, matching
+from kafkeep.kafka.batch.filter import matching
 from kafkeep.kafka.batch.layout import TRANSACTIONAL, Record, build_batch
+from kafkeep.kafka.batch.partitioner import deal
 from kafkeep.kafka.batch.rewrite import regroup
 from kafkeep.kafka.batch.scan import check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted

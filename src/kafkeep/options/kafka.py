@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkeep.errors import UsageError
-from kafkeep.options.files import check_path, parse_properties
+from kafkeep.options.config_files import check_path, parse_properties
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 
 _SERVER = re.compile(

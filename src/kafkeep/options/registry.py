@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kafkeep.errors import UsageError
-from kafkeep.options.files import load_text, parse_properties
+from kafkeep.options.config_files import load_text, parse_properties
 from kafkeep.options.option import ConfigErrors, iter_options, one_of, option, parse_group
 from kafkeep.options.sink.converter_settings import RegistrySettings, refuse_unsupported
 

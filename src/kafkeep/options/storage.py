@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from kafkeep.errors import UsageError
-from kafkeep.options.files import check_path
+from kafkeep.options.config_files import check_path
 
 MIB = 1024 * 1024
 SINGLE_PUT_BYTES = 4096 * MIB  # S3 accepts up to 5 GiB in one PUT

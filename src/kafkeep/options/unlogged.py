@@ -15,8 +15,9 @@ from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import JavaPattern, compile_java_regex
 from kafkeep.options.option import ConfigErrors, did_you_mean, parse_group
 from kafkeep.options.record_changes import TIME_KEYS, ChangeOptions, is_change_key
-from kafkeep.options.sink.files import NamingOptions, RotateOptions
 from kafkeep.options.sink.formats import FormatKind, FormatOptions
+from kafkeep.options.sink.naming import NamingOptions
+from kafkeep.options.sink.rotation import RotateOptions
 from kafkeep.options.sink.sink import NullOptions
 
 TOMBSTONES = "tombstone"

@@ -94,7 +94,7 @@ def iter_built(
 ) -> Generator[ReadyBatch, None, int]:
     """Yield rows as batches, after the skipped ones; return the number still to skip."""
     # Formats and converters take a while to import; whole segments need none of them.
-    from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
+    from kafkeep.objects.encode_batches import iter_ready_batches  # noqa: PLC0415
 
     left = skip_records
 
@@ -195,7 +195,7 @@ def _iter_sink(
     store: ByteRangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[ReadyBatch]:
     # Formats and converters take a while to import; segments need none of them.
-    from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
+    from kafkeep.objects.encode_batches import iter_ready_batches  # noqa: PLC0415
 
     left = list(windows)
     while left and left[0].records <= skip_records:

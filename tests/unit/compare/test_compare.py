@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafkeep.compare import stream
 from kafkeep.compare.differences import STRICT, Leniency, Tally, Verdict, classify
 from kafkeep.compare.digest import FIELDS, align, digest_rows, longest_rising
-from kafkeep.compare.keyed import KeyShare, compare_keys
+from kafkeep.compare.repartitioned import KeyShare, compare_keys
 from kafkeep.compare.stream import RecordStream, compare_streams
 from kafkeep.compare.task import FillerFilter, classify_fillers
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA

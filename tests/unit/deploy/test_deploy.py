@@ -30,7 +30,7 @@ from kafkeep.connect.serve import STOP_SECONDS
 from kafkeep.connect.worker.keys_page import HEADING, format_part, iter_rows
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import UsageError
-from kafkeep.options.files import parse_properties
+from kafkeep.options.config_files import parse_properties
 
 PATHS = {endpoint.path for endpoint in SERVICE_ENDPOINTS if endpoint.method == "GET"}
 OPEN = {endpoint.path for endpoint in SERVICE_ENDPOINTS if endpoint.role is None}

@@ -16,9 +16,9 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.maintenance import lost_commits
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport
+from kafkeep.maintenance.last_verified import load_verified, save_verified, trace_of
 from kafkeep.maintenance.lost_commits import check_objects_beyond
 from kafkeep.maintenance.verify import verify
-from kafkeep.maintenance.verify_trace import load_verified, save_verified, trace_of
 from kafkeep.objects.segment.reader import read_end
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore

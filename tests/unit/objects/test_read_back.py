@@ -29,7 +29,7 @@ from kafkeep.maintenance.verify import verify
 from kafkeep.objects import prefetch as spooling
 from kafkeep.objects import records as merging
 from kafkeep.objects.choose_log import choose_log, what_is_missing
-from kafkeep.objects.producible import iter_ready_batches
+from kafkeep.objects.encode_batches import iter_ready_batches
 from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink import open_file
 from kafkeep.objects.sink.read_windows import iter_windows, with_companions

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSResponse
 from kafkeep.connect.connectors.s3_keys import DEFAULT_CHAINS, S3Options
 from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.options.option import ConfigErrors, parse_group
-from kafkeep.options.sink.files import TagOptions
+from kafkeep.options.sink.naming import TagOptions
 from kafkeep.options.storage import MIB, StorageOptions
 from kafkeep.store.retry import store_policy
 from kafkeep.store.s3 import S3Store

@@ -37,8 +37,9 @@ from kafkeep.cli.flags.shared import (
     storage_options,
     unlogged_options,
     with_archive,
+    with_quiet,
+    with_verbosity,
 )
-from kafkeep.cli.flags.talk import with_quiet, with_verbosity
 
 __all__ = [
     "ARCHIVE_FLAGS",

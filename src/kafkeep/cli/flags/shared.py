@@ -1,4 +1,4 @@
-"""The flags that several commands share: Kafka, the archive, connector files and Spark.
+"""The flags that several commands share: Kafka, archive, connector files, Spark, verbosity.
 
 Functions turn their values into the option groups of ``kafkeep.options``.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkeep.cli.flags.declared import flag, with_flags
-from kafkeep.cli.output import say
+from kafkeep.cli.output import Verbosity, say, set_verbosity
 from kafkeep.errors import UsageError
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
@@ -207,3 +207,41 @@ def _from_file(config: Mapping[str, str]) -> dict[str, str]:
     if name and find_family(name).kind == "sink":
         return layout_of_sink(config)
     return {key: text for key, text in config.items() if is_read_key(key)}
+
+
+_QUIET = flag(
+    "quiet",
+    Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="Print only errors on stderr: no warnings, no progress."
+        ),
+    ],
+    False,
+)
+_VERBOSE = flag(
+    "verbose",
+    Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print on stderr what is done, in detail.")
+    ],
+    False,
+)
+
+
+def with_quiet(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--quiet``."""
+    decorated: Callable[..., Any] = with_flags(None, [_QUIET], _apply_verbosity)(command)
+    return decorated
+
+
+def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--quiet`` and ``--verbose``; it prints details with ``detail``."""
+    decorated: Callable[..., Any] = with_flags(None, [_QUIET, _VERBOSE], _apply_verbosity)(command)
+    return decorated
+
+
+def _apply_verbosity(given: dict[str, Any]) -> None:
+    quiet, verbose = given["quiet"], given.get("verbose", False)
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose cannot both be given")
+    set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)

@@ -14,7 +14,7 @@ from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.catalog.storage import sum_entries
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
 from kafkeep.maintenance.commit_summary import StorageSums
-from kafkeep.maintenance.verify_trace import last_verified_ms
+from kafkeep.maintenance.last_verified import last_verified_ms
 
 SMALL_BYTES = 1 << 20
 """A smaller object costs more in requests than in storage."""

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from kafkeep.connect.connectors.fixed_keys import FixedKey
 from kafkeep.errors import UsageError
-from kafkeep.options.files import load_text, parse_properties
+from kafkeep.options.config_files import load_text, parse_properties
 from kafkeep.options.option import ConfigErrors
 
 P = ParamSpec("P")

@@ -34,9 +34,10 @@ from kafkeep.options.backup import BackupOptions
 from kafkeep.options.option import Option, iter_options
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.sink.converters import ConverterChoice, ConverterClass, settings_group
-from kafkeep.options.sink.files import NamingOptions, RotateOptions, TagOptions
 from kafkeep.options.sink.formats import FormatOptions
+from kafkeep.options.sink.naming import NamingOptions, TagOptions
 from kafkeep.options.sink.partitioners import PartitionOptions
+from kafkeep.options.sink.rotation import RotateOptions
 from kafkeep.options.sink.sink import ErrorOptions, NullOptions
 from kafkeep.options.sink.transforms import PREDICATES, SIDED, WHOLE
 

@@ -26,9 +26,10 @@ from kafkeep.options.option import (
     topic_names,
 )
 from kafkeep.options.sink.converters import ConverterChoice, ConverterClass, Role, is_secret_key
-from kafkeep.options.sink.files import NamingOptions, RotateOptions, TagOptions
 from kafkeep.options.sink.formats import FormatOptions
+from kafkeep.options.sink.naming import NamingOptions, TagOptions
 from kafkeep.options.sink.partitioners import PartitionOptions
+from kafkeep.options.sink.rotation import RotateOptions
 from kafkeep.options.sink.sink import ErrorOptions, NullOptions
 from kafkeep.options.storage import ArchiveAddress
 

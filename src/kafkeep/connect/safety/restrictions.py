@@ -25,7 +25,7 @@ from kafkeep.connect.worker.keys import RestrictionOptions
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import LOGIN_MODULES, check_properties, parse_jaas
-from kafkeep.options.files import check_path
+from kafkeep.options.config_files import check_path
 from kafkeep.options.kafka import parse_servers
 from kafkeep.options.storage import ArchiveAddress
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kafkeep.errors import UsageError
-from kafkeep.options.files import check_path, parse_properties
+from kafkeep.options.config_files import check_path, parse_properties
 from kafkeep.options.java_regex import JavaPattern, compile_java_regex
 from kafkeep.options.option import ConfigErrors
 

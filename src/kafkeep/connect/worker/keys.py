@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from kafkeep.archive.names import check_log_name
 from kafkeep.connect.worker.rest_security import DEFAULT_BODY_LIMIT_BYTES
 from kafkeep.errors import UsageError
-from kafkeep.options.files import check_path
+from kafkeep.options.config_files import check_path
 from kafkeep.options.kafka import parse_servers
 from kafkeep.options.option import one_of, option, positive
 from kafkeep.options.storage import ArchiveAddress

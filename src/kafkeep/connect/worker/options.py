@@ -35,7 +35,7 @@ from kafkeep.connect.worker.rest_security import (
 )
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import check_properties
-from kafkeep.options.files import load_text, parse_properties
+from kafkeep.options.config_files import load_text, parse_properties
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.option import ConfigErrors, did_you_mean, iter_options, parse_group
 from kafkeep.options.sink.converters import parse_role_class

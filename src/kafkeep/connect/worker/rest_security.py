@@ -24,7 +24,7 @@ from argon2.exceptions import InvalidHashError
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import check_properties
 from kafkeep.kafka.security.tls import server_context, tls_context
-from kafkeep.options.files import load_text
+from kafkeep.options.config_files import load_text
 
 DEFAULT_BODY_LIMIT_BYTES = 1 << 20
 ANY_HOST = "*"

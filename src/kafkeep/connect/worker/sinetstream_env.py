@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kafkeep.archive.names import check_topic_name
 from kafkeep.errors import UsageError
-from kafkeep.options.files import load_text
+from kafkeep.options.config_files import load_text
 from kafkeep.options.kafka import parse_servers
 from kafkeep.options.option import ConfigErrors
 

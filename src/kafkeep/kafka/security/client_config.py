@@ -23,7 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.kafka.security.tls import tls_context
-from kafkeep.options.files import load_text
+from kafkeep.options.config_files import load_text
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.redact import remember
 

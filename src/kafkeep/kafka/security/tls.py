@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafkeep.errors import EnvironmentFault, UsageError
-from kafkeep.options.files import check_path
+from kafkeep.options.config_files import check_path
 from kafkeep.options.spark import find_java_tool
 
 _PEM_LINE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")

@@ -23,7 +23,7 @@ from kafkeep.errors import KafkeepError, KeyExistsError, RecordError
 from kafkeep.failpoint import failpoint
 from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.objects.sink.open_file import FinishedObject
-from kafkeep.options.sink.files import NameFacts, NamingOptions, TagOptions, format_name
+from kafkeep.options.sink.naming import NameFacts, NamingOptions, TagOptions, format_name
 
 RECORDS = "kafkeep-records"
 VIEW = "kafkeep-view"

@@ -13,15 +13,15 @@ from kafkeep.archive.entry import Entry
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 from kafkeep.kafka.batch.layout import TimestampType
+from kafkeep.objects.encode_batches import SourceBytes, null_is_none, without_nulls
 from kafkeep.objects.formats.bytes import BytesFormat
 from kafkeep.objects.formats.envelope import KAFKA_RECORD, from_envelope
 from kafkeep.objects.formats.format import Format
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.prefetch import HINT, ByteRangeReader, naming, open_object
-from kafkeep.objects.producible import SourceBytes, null_is_none, without_nulls
+from kafkeep.objects.record_changes import BYTES, Encode, RecordChange, RecordEncoder
 from kafkeep.objects.sink.read_windows import UNKNOWN, RowOffsets, StoredFile
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.transform_back import BYTES, Encode, RecordChange, RecordEncoder
 from kafkeep.options.sink.formats import FormatKind
 from kafkeep.records.arrow import number_array
 from kafkeep.records.converters.headers import headers_from_column

@@ -10,9 +10,10 @@ from typing import Any
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group, positive
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, parse_converter
-from kafkeep.options.sink.files import NamingOptions, RotateOptions, TagOptions
 from kafkeep.options.sink.formats import FormatKind, FormatOptions
+from kafkeep.options.sink.naming import NamingOptions, TagOptions
 from kafkeep.options.sink.partitioners import PartitionOptions
+from kafkeep.options.sink.rotation import RotateOptions
 from kafkeep.options.sink.transforms import TransformSpec, parse_transforms
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.transform_options import InsertFieldOptions, MaskFieldOptions
 from kafkeep.records.arrow import constant_array, number_array, valid_flags
+from kafkeep.records.json.append_fields import AppendedField, append_fields
 from kafkeep.records.json.edit import (
     decode_string,
     encode_string,
@@ -25,7 +26,6 @@ from kafkeep.records.json.edit import (
     kind_of,
     set_member,
 )
-from kafkeep.records.json.splice import AppendedField, append_fields
 from kafkeep.records.rows import NO_TIMESTAMP, Rows
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Field, Kind, Schema
 from kafkeep.records.transforms.cast import (

@@ -146,7 +146,7 @@ LARGEST_INSIDE = 10_000
 def iter_filled(batch: ReadyBatch) -> Iterator[ReadyBatch]:
     """Yield batches without holes; a hole between two batches is large."""
     # Formats take a while to import; segments without holes need none of them.
-    from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
+    from kafkeep.objects.encode_batches import iter_ready_batches  # noqa: PLC0415
 
     assert batch.offsets is not None
     rows = decode(scan_batches(batch.body))

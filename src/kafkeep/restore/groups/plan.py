@@ -24,7 +24,7 @@ from kafkeep.options.option import did_you_mean
 from kafkeep.restore.exact.plan import count_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.read import iter_slices
-from kafkeep.restore.routing.lanes import blocks_of, merge
+from kafkeep.restore.routing.distribute import blocks_of, merge
 from kafkeep.restore.routing.routing import SAME, Routing
 from kafkeep.restore.routing.rows import SourceRows
 from kafkeep.restore.selection import WindowSlice

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.decode import to_arrow
-from kafkeep.kafka.batch.keys import matching
+from kafkeep.kafka.batch.filter import matching
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, BatchMerger, ReadyBatch
 from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.kafka.batch.unpack import RecordFields, iter_unpacked, walk_records
@@ -116,7 +116,7 @@ class SourceRows:
         if self.options.changes is None:
             return None
         # Converters and transforms take a while to import; segments as they are need none.
-        from kafkeep.objects.transform_back import RecordChange  # noqa: PLC0415
+        from kafkeep.objects.record_changes import RecordChange  # noqa: PLC0415
 
         entry = part.window.entries[0]
         change = RecordChange(self.options.changes, entry.partition_id.topic)

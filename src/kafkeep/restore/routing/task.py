@@ -14,7 +14,14 @@ from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import ProduceResult, Wire, wire_for
 from kafkeep.objects.prefetch import ByteRangeReader, open_prefetcher
-from kafkeep.restore.routing.lanes import Block, Lane, Router, batch_bytes_for, blocks_of, merge
+from kafkeep.restore.routing.distribute import (
+    Block,
+    Lane,
+    Router,
+    batch_bytes_for,
+    blocks_of,
+    merge,
+)
 from kafkeep.restore.routing.rows import SourceRows
 from kafkeep.restore.send import SEQUENCES, Sender, check_tail, no_batches, send_all
 from kafkeep.restore.task import (

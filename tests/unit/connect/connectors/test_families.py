@@ -15,7 +15,7 @@ from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.errors import UsageError
 from kafkeep.objects.sink.naming import object_key
 from kafkeep.options.option import ConfigErrors
-from kafkeep.options.sink.files import NameFacts, format_name, parse_name_template
+from kafkeep.options.sink.naming import NameFacts, format_name, parse_name_template
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.sink.transform_options import CsvLineOptions
 from kafkeep.records.rows import HEADERS_TYPE, Rows

@@ -19,8 +19,8 @@ from kafkeep.connect.runs.drill import DrillRuns
 from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.runs.verification import VerificationRuns
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
+from kafkeep.maintenance.last_verified import last_verified_ms, load_verified
 from kafkeep.maintenance.report import report_from_json
-from kafkeep.maintenance.verify_trace import last_verified_ms, load_verified
 from kafkeep.options.option import ConfigErrors
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.open import open_store

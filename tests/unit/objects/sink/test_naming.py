@@ -22,7 +22,7 @@ from kafkeep.objects.sink.dead_letters import DeadLetterQueue
 from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, ObjectOrigin, object_key
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.objects.sink.writer import SinkWriter
-from kafkeep.options.sink.files import NameFacts, NamingOptions
+from kafkeep.options.sink.naming import NameFacts, NamingOptions
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.local import LocalStore

@@ -429,7 +429,7 @@ def test_inserted_fields_are_there_and_nothing_else_changes(
 def test_the_way_of_inserted_fields_does_not_import_pandas() -> None:
     """It takes half a second, in every task."""
     program = (
-        "import sys, kafkeep.records.transforms.chain, kafkeep.records.json.splice as s\n"
+        "import sys, kafkeep.records.transforms.chain, kafkeep.records.json.append_fields as s\n"
         "import numpy as np, pyarrow as pa\n"
         "o = pa.py_buffer(np.array([0, 2], dtype=np.int32))\n"
         "a = pa.Array.from_buffers(pa.binary(), 1, [None, o, pa.py_buffer(b'{}')])\n"

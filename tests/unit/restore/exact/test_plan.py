@@ -17,7 +17,7 @@ from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
 from kafkeep.kafka.batch.layout import RESERVED_KEY
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.objects.producible import iter_ready_batches
+from kafkeep.objects.encode_batches import iter_ready_batches
 from kafkeep.objects.sink.read_windows import Window
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.exact.plan import ExactPartition, Hole, Send, Trim, check_exact, count_before

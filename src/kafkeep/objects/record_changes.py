@@ -19,7 +19,7 @@ import pyarrow as pa
 from kafkeep.errors import PreflightError, RecordError
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 from kafkeep.kafka.batch.layout import TimestampType
-from kafkeep.objects.producible import IN_JSON, as_stored
+from kafkeep.objects.encode_batches import IN_JSON, as_stored
 from kafkeep.objects.sink.read_windows import UNKNOWN
 from kafkeep.objects.sink.spec import REGISTERED
 from kafkeep.options.record_changes import ChangeOptions

@@ -11,14 +11,14 @@ from tests.support.invoke import Cli
 
 from kafkeep.cli.flags import with_quiet, with_verbosity
 from kafkeep.cli.main import app
-from kafkeep.cli.output import Talk, complain, detail, say, set_talk
+from kafkeep.cli.output import Verbosity, complain, detail, say, set_verbosity
 from kafkeep.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
 def _back_to_normal() -> object:
     yield
-    set_talk(Talk.NORMAL)
+    set_verbosity(Verbosity.NORMAL)
     logging.getLogger("kafkeep").setLevel(logging.NOTSET)
 
 

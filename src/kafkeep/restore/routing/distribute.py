@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkeep.errors import PreflightError
-from kafkeep.kafka.batch.keys import deal
+from kafkeep.kafka.batch.partitioner import deal
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, BatchMerger, ReadyBatch
 from kafkeep.kafka.batch.unpack import RecordFields
 from kafkeep.numba_setup import Int64s, view_bytes

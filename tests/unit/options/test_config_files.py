@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkeep.errors import UsageError
-from kafkeep.options.files import parse_properties
+from kafkeep.options.config_files import parse_properties
 
 
 @pytest.mark.parametrize("line", ["a=b", "a = b", "a:b", "a b", "  a\t=  b", "a   :b"])

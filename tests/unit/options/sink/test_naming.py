@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkeep.options.option import ConfigErrors, parse_group
-from kafkeep.options.sink.files import NamingOptions, RotateOptions
+from kafkeep.options.sink.naming import NamingOptions
+from kafkeep.options.sink.rotation import RotateOptions
 from kafkeep.options.sink.sink import SinkOptions
 
 
