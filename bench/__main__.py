@@ -34,7 +34,8 @@ def main() -> None:
     parser.add_argument(
         "--against",
         metavar="REVISION",
-        help="run this Git revision and the working tree in turn, --repeat times, and nothing else",
+        help="run this Git revision and the working tree in turn, --repeat times, and nothing "
+        "else; with --only 'whole runs' leave out the formats of the sink",
     )
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kafkeep-bench-", dir=asked.folder))
@@ -45,7 +46,11 @@ def main() -> None:
         topics.give_back_soon(status.bootstrap_servers)
         if asked.against:
             results[f"beside {asked.against}"] = beside_version(
-                status, asked.records, asked.repeat, asked.against
+                status,
+                asked.records,
+                asked.repeat,
+                asked.against,
+                with_sinks=asked.only != ["whole runs"],
             )
         for name, case in cases.CASES.items():
             if not asked.against and (asked.only is None or name in asked.only):

@@ -17,6 +17,7 @@ from bench.floors import fetch_floor, produce_floor
 from bench.pages import console_pages
 from bench.restores import exact_offsets, one_hundredth
 from bench.runs import backup, delete, kafka_options, new_archive, new_topic, restore
+from bench.whole_runs import whole_runs
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
@@ -253,6 +254,7 @@ def _late(status: DevStatus, records: int) -> Beside:
 
 
 CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
+    "whole runs": whole_runs,
     "large batches": large_batches,
     "one batch per record": single_record_batches,
     "500 partitions": many_partitions,

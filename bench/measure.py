@@ -1,19 +1,16 @@
-"""Run a command and say what it cost: all of its processes together."""
+"""Run a kafkeep command and say what it cost: all of its processes together."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TICK = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+from bench.processes import PAGE, processes_of, run_command
 
 
 @dataclass(frozen=True)
@@ -31,45 +28,39 @@ class Cost:
     idle_mb: float
 
 
-def run_kafkeep(*arguments: str, environment: dict[str, str] | None = None) -> Cost:
+def run_kafkeep(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
     """Run ``kafkeep … --output json`` in a session of its own and watch its processes."""
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kafkeep", *arguments, "--output", "json"],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-        env={**os.environ, **(environment or {})},
-    )
-    watch = _Watch(process.pid)
-    watch.start()
-    out, _ = process.communicate()
-    watch.stop()
-    if process.returncode not in (0, 3):
-        raise SystemExit(f"kafkeep {' '.join(arguments)} exited with {process.returncode}")
-    summary = json.loads(out.strip().splitlines()[-1])
+    watch = _Watch()
+    try:
+        done = run_command(
+            [sys.executable, "-m", "kafkeep", *arguments, "--output", "json"],
+            environment,
+            on_start=watch.begin,
+            accepted=(0, 3),
+        )
+    finally:
+        watch.stop()
+    summary = json.loads(done.output.decode().strip().splitlines()[-1])
     return Cost(
-        summary,
-        time.monotonic() - began,
-        watch.cpu(),
-        watch.peak / 1e6,
-        watch.worker / 1e6,
-        watch.idle / 1e6,
+        summary, done.wall, done.cpu, watch.peak / 1e6, watch.worker / 1e6, watch.idle / 1e6
     )
 
 
 class _Watch(threading.Thread):
-    """Samples the processes of one session: CPU so far, memory now."""
+    """Samples the memory of the processes of one session."""
 
-    def __init__(self, session: int) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._session = session
+        self._session = 0
         self._ended = threading.Event()
-        self._ticks: dict[int, int] = {}
         self._smallest: dict[int, float] = {}
         self.peak = 0.0
         self.worker = 0.0
         self.idle = 0.0
+
+    def begin(self, session: int) -> None:
+        self._session = session
+        self.start()
 
     def run(self) -> None:
         # Looking often would take a core's time from what is measured.
@@ -78,33 +69,20 @@ class _Watch(threading.Thread):
 
     def stop(self) -> None:
         self._ended.set()
-        self.join()
-
-    def cpu(self) -> float:
-        return sum(self._ticks.values()) / TICK
+        if self._session:
+            self.join()
 
     def _sample(self) -> None:
         total = 0.0
         pythons: dict[int, tuple[int, float]] = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
+        for one in processes_of(self._session):
             try:
-                stat = (entry / "stat").read_text()
-                name, fields = (
-                    stat[stat.index("(") + 1 : stat.rindex(")")],
-                    stat.rsplit(")", 1)[1].split(),
-                )
-                if int(fields[3]) != self._session:
-                    continue
-                shared = int((entry / "statm").read_text().split()[2]) * PAGE
-            except (OSError, ValueError):
+                shared = int(Path(f"/proc/{one.pid}/statm").read_text().split()[2]) * PAGE
+            except OSError:
                 continue
-            self._ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
-            resident = int(fields[21]) * PAGE
-            total += resident - shared
-            if name.startswith("python") and int(entry.name) != self._session:
-                pythons[int(entry.name)] = int(fields[1]), resident
+            total += one.resident - shared
+            if one.name.startswith("python") and one.pid != self._session:
+                pythons[one.pid] = one.parent, one.resident
         self.peak = max(self.peak, total)
         for pid, (parent, resident) in pythons.items():
             if parent in pythons:  # a worker: what Spark forks it from has Java as its parent

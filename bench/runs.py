@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench.measure import Cost, run_kafkeep
@@ -56,7 +56,7 @@ def backup(
     archive: str,
     *more: str,
     at: str | None = None,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Cost:
     return run_kafkeep(
         "backup",
@@ -78,7 +78,7 @@ def restore(
     archive: str,
     *more: str,
     at: str | None = None,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Cost:
     return run_kafkeep(
         "restore",

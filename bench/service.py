@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.measure import TICK
+from bench.processes import TICK
 from kafkeep.dev import DevStatus
 
 PATIENCE_S = 180.0

@@ -1,0 +1,109 @@
+"""Whole runs: from the command to the prompt, by the wall and by the processor.
+
+A run's CPU time is that of all processes that the command started, and what a resident session
+spent meanwhile.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from bench import topics
+from bench.beside import Numbers
+from bench.measure import Cost
+from bench.processes import run_command
+from bench.runs import backup, delete, new_archive, new_topic, restore
+from kafkeep.dev import DevStatus
+
+Environment = Mapping[str, str]
+SessionCpu = Callable[[], float]
+"""Returns the CPU seconds so far of processes that commands share."""
+
+SIZES = (1_000, 100_000, 3_000_000)
+READS = 5
+_CREATE_S3_CLIENT = "import boto3; boto3.client('s3', region_name='us-east-1')"
+
+
+@contextmanager
+def cold(_environment: Environment) -> Iterator[SessionCpu]:
+    """Let each command start a Spark of its own."""
+    yield lambda: 0.0
+
+
+SESSIONS: dict[str, Callable[[Environment], AbstractContextManager[SessionCpu]]] = {"cold": cold}
+"""How commands get Spark; a context may start what the commands then find by themselves."""
+
+
+@contextmanager
+def filled_topics(status: DevStatus, records: int) -> Iterator[dict[int, str]]:
+    """Yield a topic of three partitions for each size up to ``records``; delete them afterwards."""
+    sizes = [size for size in SIZES if size < records] + [records]
+    names = {size: f"bench-whole-{uuid.uuid4().hex}" for size in sizes}
+    for size, name in names.items():
+        topics.create(status.bootstrap_servers, name, 3)
+        topics.fill(status.bootstrap_servers, name, size, 3)
+    yield names
+    delete(status, *names.values())
+
+
+def whole_runs(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """Back up and restore topics of each size, and run what reads the store only."""
+    with filled_topics(status, records) as names:
+        one_round(status, names)  # builds the class archive, and warms the page cache
+        rounds = [one_round(status, names) for _ in range(repeat)]
+        numbers = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+        return numbers | store_reads(status, names)
+
+
+def one_round(
+    status: DevStatus, names: Mapping[int, str], environment: Environment | None = None
+) -> Numbers:
+    """Back up and restore each topic once for each kind of session."""
+    given = environment or {}
+    numbers: Numbers = {}
+    for kind, start_session in SESSIONS.items():
+        with start_session(given) as session_cpu:
+            for size, topic in names.items():
+                archive, target = new_archive(status), new_topic()
+                save = partial(backup, status, topic, archive, environment=given)
+                bring_back = partial(restore, status, topic, target, archive, environment=given)
+                for verb, run in (("backup", save), ("restore", bring_back)):
+                    shared_before = session_cpu()
+                    cost = run()
+                    shared = session_cpu() - shared_before
+                    numbers |= _numbers(f"{kind} {verb} of {size:,}", cost, shared)
+                delete(status, target)
+    return numbers
+
+
+def _numbers(name: str, cost: Cost, shared_cpu: float) -> Numbers:
+    return {
+        f"{name}, wall": cost.wall,
+        f"{name}, CPU": cost.cpu + shared_cpu,
+        f"{name}, moving": float(cost.summary["seconds"]),
+    }
+
+
+def store_reads(
+    status: DevStatus, names: Mapping[int, str], environment: Environment | None = None
+) -> Numbers:
+    """Return the CPU seconds of commands that need no Spark, and of creating an S3 client."""
+    archive = new_archive(status)
+    backup(status, names[min(names)], archive, environment=environment)
+    kafkeep = [sys.executable, "-m", "kafkeep"]
+    commands = {
+        "boto3 client": [sys.executable, "-c", _CREATE_S3_CLIENT],
+        **{flag: [*kafkeep, flag] for flag in ("--version", "--help")},
+        **{verb: [*kafkeep, verb, "--archive", archive] for verb in ("info", "ls", "du", "cat")},
+    }
+    return {
+        f"{name}, CPU": statistics.median(
+            run_command(command, environment).cpu for _ in range(READS)
+        )
+        for name, command in commands.items()
+    }
