@@ -167,7 +167,7 @@ def test_the_group_of_a_connector_that_dies_is_committed_by_the_next(
     around = JobContext(
         kafka=KafkaOptions(services.bootstrap_servers),
         run_tasks=_run_tasks,
-        cores=1,
+        slots=lambda: 1,
         state_address=str(tmp_path / "state"),
     )
     told = []

@@ -32,7 +32,7 @@ def split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several tasks read a partition, however small it is."""
     monkeypatch.setattr(reconcile_reports, "SMALLEST_SPLIT_BYTES", 1)
     monkeypatch.setattr(reconcile_reports, "SMALLEST_BUNDLE_BYTES", 1)
-    monkeypatch.setattr(log_writer, "RANGES_PER_CORE", 5)
+    monkeypatch.setattr(log_writer, "RANGES_PER_SLOT", 5)
 
 
 @pytest.fixture

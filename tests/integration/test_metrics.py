@@ -116,7 +116,7 @@ class Worker:
         self._context = JobContext(
             kafka=KafkaOptions(services.bootstrap_servers),
             run_tasks=runner.run_tasks,
-            cores=2,
+            slots=lambda: 2,
             state_address=state,
         )
         self._make = measured(make_job, self.totals)

@@ -64,7 +64,7 @@ def story(services: DevStatus, module_s3: None, spark: None) -> Iterator[Story]:
         backup = kafkeep("backup", *where, *chosen).expect(0)
         patch.setattr(reconcile_reports, "SMALLEST_SPLIT_BYTES", 1)
         patch.setattr(reconcile_reports, "SMALLEST_BUNDLE_BYTES", 1)
-        patch.setattr(log_writer, "RANGES_PER_CORE", 20)
+        patch.setattr(log_writer, "RANGES_PER_SLOT", 20)
         split = kafkeep("backup", *where, *chosen, "--name", "split", "--segment-bytes", "5MiB")
         split.expect(0)
         for topic in names:

@@ -77,12 +77,12 @@ from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.background_session import BackgroundSession
 mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 with BackgroundSession(SparkOptions.load()) as door:
-    assert door.session().cores == 1
+    assert door.session().slots() == 1
     frozen = gc.get_freeze_count()
     assert frozen > 10_000  # so much is no garbage, and not walked through while data is moved
     loop = []
     loop.append(loop)
-    assert door.session().cores == 1
+    assert door.session().slots() == 1
     assert gc.get_freeze_count() <= frozen  # what came later is not kept for good
 assert gc.get_freeze_count() == 0
 assert mine.range(3).count() == 3
@@ -174,7 +174,7 @@ with BackgroundSession(options) as door:
         print(error.message.partition(":")[0])
     assert not door.is_alive()
 with BackgroundSession(options) as door:
-    assert door.session().cores == 1
+    assert door.session().slots() == 1
     assert door.is_alive()
 print("fine")
 """

@@ -142,7 +142,7 @@ class Process:
             kafka=KafkaOptions("nowhere:1"), archive="memory:pair", storage=StorageOptions()
         )
         around = JobContext(
-            kafka=locations.kafka, run_tasks=lambda: None, cores=1, state_address="memory:"
+            kafka=locations.kafka, run_tasks=lambda: None, slots=lambda: 1, state_address="memory:"
         )
         self.job = CompactJob(
             options, OPTIONS[name], locations, around, clock=machine.now_ms, start=start

@@ -13,7 +13,7 @@ from kafkeep.options.storage import StorageOptions
 
 
 def writer_of(
-    log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, cores: int
+    log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, slots: int
 ) -> LogWriter:
     """Return one that holds ``log``, whose tasks are run by ``run_tasks``."""
     return LogWriter(
@@ -25,7 +25,7 @@ def writer_of(
         ),
         admin=cast("Any", None),
         run_tasks=run_tasks,
-        cores=cores,
+        slots=lambda: slots,
         now_ms=lambda: 7,
         on_commit=lambda _commit, _summary: None,
         summary=BackupSummary(),

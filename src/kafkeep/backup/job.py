@@ -65,7 +65,8 @@ class BackupJob:
     open_log: Callable[[], CommitLog]
     """Opens the log under its next epoch: at the start, and after an unknown outcome."""
     run_tasks: RunTasks
-    cores: int
+    slots: Callable[[], int]
+    """How many tasks run at once. Each cycle asks, unless the options set it."""
     now_ms: Callable[[], int]
     stop: threading.Event
     first: ClusterSnapshot | None = None
@@ -127,7 +128,7 @@ class BackupJob:
             locations=self.locations,
             admin=self.admin,
             run_tasks=self.run_tasks,
-            cores=self.cores,
+            slots=self.slots,
             now_ms=self.now_ms,
             on_commit=self.on_commit,
             summary=self.summary,

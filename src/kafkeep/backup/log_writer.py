@@ -16,7 +16,7 @@ from kafkeep.archive.state import LogState
 from kafkeep.backup.incarnations import LoggedState
 from kafkeep.backup.plan import CyclePlan, changed_groups, gap_error, is_empty
 from kafkeep.backup.reconcile_reports import (
-    RANGES_PER_CORE,
+    RANGES_PER_SLOT,
     Reconciliation,
     WeighedRange,
     count_bundles,
@@ -51,7 +51,7 @@ class LogWriter:
     locations: Locations
     admin: Admin
     run_tasks: RunTasks
-    cores: int
+    slots: Callable[[], int]
     now_ms: Callable[[], int]
     on_commit: Callable[[Commit, BackupSummary], None]
     summary: BackupSummary
@@ -71,7 +71,7 @@ class LogWriter:
         """Commit the plan as an intent, before the first byte of it is written."""
         weighed = weigh_ranges(left_over) + split_stretches(
             plan.stretches,
-            tasks=self.cores * RANGES_PER_CORE,
+            tasks=self._slots() * RANGES_PER_SLOT,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
         )
         weighed = [replace(w, planned=self.state.planned(w.planned)) for w in weighed]
@@ -184,13 +184,14 @@ class LogWriter:
         ]
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
-        count = count_bundles(sum(w.est_bytes for w in weights), self.cores)
+        slots = self._slots()
+        count = count_bundles(sum(w.est_bytes for w in weights), slots)
         count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         write = _parse_intent(intent, self.options)
         packed = pack(weights, bundles=count)
-        share = share_of_rate(self.options.rate_bytes, slots=self.cores, tasks=len(packed))
+        share = share_of_rate(self.options.rate_bytes, slots=slots, tasks=len(packed))
         return [
             BackupBundle(
                 ranges=tuple(
@@ -214,6 +215,9 @@ class LogWriter:
             )
             for members in packed
         ]
+
+    def _slots(self) -> int:
+        return self.options.tasks or self.slots()
 
     def _with_metadata(
         self, changes: Changes, plan: CyclePlan, positions: Mapping[PartitionId, int]

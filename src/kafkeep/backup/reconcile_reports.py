@@ -22,15 +22,15 @@ from kafkeep.spark.bundles import pack_evenly
 SMALLEST_SPLIT_BYTES = 32 * MIB
 SMALLEST_BUNDLE_BYTES = 8 * MIB
 LARGEST_BUNDLE_BYTES = 512 * MIB
-"""Up to this size, one task per core is best: it fetches, compresses and stores in parallel."""
-RANGES_PER_CORE = 3
-"""Several, so that all cores finish at about the same time even if partitions differ in size."""
+"""Up to this size, one task per slot is best: it fetches, compresses and stores in parallel."""
+RANGES_PER_SLOT = 3
+"""Several, so that all slots finish at about the same time even if partitions differ in size."""
 
 
-def count_bundles(est_bytes: int, cores: int) -> int:
-    """Return the number of tasks of a cycle: one to three per core."""
-    per_core = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
-    return cores * min(RANGES_PER_CORE, max(1, per_core))
+def count_bundles(est_bytes: int, slots: int) -> int:
+    """Return the number of tasks of a cycle: one to three for each that runs at a time."""
+    per_slot = -(-est_bytes // (LARGEST_BUNDLE_BYTES * slots))
+    return slots * min(RANGES_PER_SLOT, max(1, per_slot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ def run_backup(
                 CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms
             ),
             run_tasks=partial(started_spark.run_tasks, on_progress=on_progress),
-            cores=started_spark.cores,
+            slots=started_spark.slots,
             now_ms=now_ms,
             stop=stop or threading.Event(),
             first=snapshot,

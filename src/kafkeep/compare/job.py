@@ -48,7 +48,7 @@ from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.tasks import TaskRow, TaskRunner
 from kafkeep.store.open import open_store
 
-TASKS_PER_CORE = 3
+TASKS_PER_SLOT = 3
 _SMALL_BYTES = 32 << 20
 """The minimum size of a task."""
 
@@ -59,8 +59,8 @@ class CompareSession(Protocol):
     """The part of a Spark session that a comparison uses."""
 
     @property
-    def cores(self) -> int:
-        """How many tasks run at once."""
+    def slots(self) -> Callable[[], int]:
+        """Return how many tasks run at once now."""
 
     @property
     def run_tasks(self) -> Callable[..., list[TaskRow]]:
@@ -165,7 +165,7 @@ def _compare(
 ) -> list[WorkResult]:
     work: list[CompareWork] = [one for plan in plans for one in plan.work]
     total = sum(one.est_bytes for one in work)
-    count = min(session.cores * TASKS_PER_CORE, max(1, total // _SMALL_BYTES))
+    count = min(session.slots() * TASKS_PER_SLOT, max(1, total // _SMALL_BYTES))
     bundles = [
         CompareBundle(work=some, locations=locations, reading=reading) for some in pack(work, count)
     ]

@@ -261,7 +261,7 @@ def _contexts_of(
             kafka=worker.producer if is_source else worker.consumer,
             run_tasks=slots.released_for(spark.run_tasks),
             slot=slots,
-            cores=spark.cores,
+            slots=spark.slots,
             state_address=worker.state_address,
             state_storage=storage,
             defaults=worker.defaults,

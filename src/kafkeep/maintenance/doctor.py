@@ -72,8 +72,9 @@ def check_spark(options: SparkOptions) -> Iterator[Check]:
     with BackgroundSession(options) as session:
         spark = session.session()
         took = time.monotonic() - began
-        cores = "1 task" if spark.cores == 1 else f"{spark.cores} tasks"
-        yield passed("spark", f"ran its first job after {took:.1f} s; {cores} at a time")
+        slots = spark.slots()
+        tasks = "1 task" if slots == 1 else f"{slots} tasks"
+        yield passed("spark", f"ran its first job after {took:.1f} s; {tasks} at a time")
 
 
 def check_disk(folder: str | None = None) -> Iterator[Check]:

@@ -11,6 +11,7 @@ from kafkeep.options.java_regex import compile_java_regex, java_regex
 from kafkeep.options.option import names, one_of, option, positive
 from kafkeep.options.registry import SchemaOptions
 from kafkeep.options.selection import LogOptions, SelectionOptions, check_times
+from kafkeep.options.task_slots import TaskOptions
 from kafkeep.options.units import above_zero, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions):
+class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions, TaskOptions):
     """What to restore, and how."""
 
     topics_regex: str | None = option(

@@ -55,7 +55,8 @@ class RestoreJob:
     source: EntrySource
     documents: ObjectStore
     """The store of the restore's document: the archive, or ``--state``."""
-    cores: int
+    slots: Callable[[], int]
+    """How many tasks run at once, unless the options set it."""
     now_ms: Callable[[], int]
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
     """Called with the records written and the records to write."""
@@ -213,7 +214,7 @@ class RestoreJob:
             plan,
             self.options,
             self.locations,
-            cores=self.cores,
+            slots=self.options.tasks or self.slots(),
             reading=preflight.reading,
             ids=id_map(document, self.options),
         )

@@ -61,7 +61,7 @@ def run_restore(
         if options.dry_run:
             return job.summary
         running = background.session()
-        job.cores = running.cores
+        job.slots = running.slots
         started = time.monotonic()
         summary = job.run(preflight, running.run_tasks)
         summary.seconds = time.monotonic() - started
@@ -90,7 +90,7 @@ def open_restore(
             store=store,
             source=source,
             documents=documents,
-            cores=usable_cores(),
+            slots=usable_cores,
             now_ms=now_ms,
             on_progress=on_progress or (lambda _done, _total: None),
         )
@@ -179,7 +179,7 @@ def _opened(
             store=store,
             source=LogSource(store=store, options=options, now_ms=now_ms, newest=newest),
             documents=open_documents(options.state, locations.storage, store),
-            cores=1,
+            slots=usable_cores,
             now_ms=now_ms,
         )
         # Records of damaged objects were left out and must not be counted.

@@ -24,15 +24,15 @@ HELD_BYTES = 2 << 20
 LARGEST_HELD_BYTES = 64 << 20
 """A task holds the next batch of each of its partitions and its source data: about three
 times the batch size. Each batch is counted with ``HELD_BYTES`` at most."""
-TASKS_PER_CORE = 3
-"""A partition stays in one task; smaller tasks let the cores finish at about the same time."""
+TASKS_PER_SLOT = 3
+"""A partition stays in one task; smaller tasks let the slots finish at about the same time."""
 
 
-def bundles_for(work: Iterable[TargetWork], cores: int) -> int:
+def bundles_for(work: Iterable[TargetWork], slots: int) -> int:
     """Return the number of tasks of a restore: at least as many as memory requires."""
     sizes = [item.est_bytes for item in work]
     held = sum(min(size, HELD_BYTES) for size in sizes)
-    by_size = min(cores * TASKS_PER_CORE, -(-sum(sizes) // LARGEST_BUNDLE_BYTES))
+    by_size = min(slots * TASKS_PER_SLOT, -(-sum(sizes) // LARGEST_BUNDLE_BYTES))
     return max(1, by_size, -(-held // LARGEST_HELD_BYTES))
 
 
@@ -42,10 +42,10 @@ def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetW
     return pack_evenly(largest_first, bundles, lambda w: w.est_bytes + 1)
 
 
-def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
+def pack_topics(work: Iterable[TargetWork], slots: int) -> list[tuple[TargetWork, ...]]:
     """Pack target partitions that get distributed records: every task reads a whole topic.
 
-    A topic is in one task, or, if it is large, in at most as many as there are cores.
+    A topic is in one task, or, if it is large, in at most as many as run at once.
     """
     topics: dict[str, list[TargetWork]] = {}
     for item in work:
@@ -53,18 +53,18 @@ def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork
     packed: list[tuple[TargetWork, ...]] = []
     small: list[TargetWork] = []
     for members in topics.values():
-        tasks = min(cores, len(members), bundles_for(members, cores))
+        tasks = min(slots, len(members), bundles_for(members, slots))
         if tasks == 1:
             small += members
         else:
             packed += pack_work(members, bundles=tasks)
-    return packed + _pack_small(small, cores)
+    return packed + _pack_small(small, slots)
 
 
-def _pack_small(work: list[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
+def _pack_small(work: list[TargetWork], slots: int) -> list[tuple[TargetWork, ...]]:
     """Fill tasks with whole topics, one after another."""
     packed: list[list[TargetWork]] = []
-    room = max(1, sum(item.est_bytes for item in work) // max(1, bundles_for(work, cores)))
+    room = max(1, sum(item.est_bytes for item in work) // max(1, bundles_for(work, slots)))
     filled = room
     for item in work:
         begins = not packed or packed[-1][-1].topic != item.topic
@@ -129,21 +129,21 @@ def bundles_of(
     options: RestoreOptions,
     locations: Locations,
     *,
-    cores: int,
+    slots: int,
     reading: ReadOptions,
     ids: IdMap | None = None,
 ) -> list[RestoreBundle]:
     """Pack the work into bundles; with exact offsets each has its own transactional id."""
     if plan.routing.routed:
-        packed = pack_topics(work, cores)
+        packed = pack_topics(work, slots)
     else:
-        count = bundles_for(work, cores)
+        count = max(bundles_for(work, slots), options.tasks or 1)
         if plan.exact:
-            count = min(max(count, 1), lanes(plan))
+            count = min(count, lanes(plan))
         packed = pack_work(work, bundles=count)
     marks = plan.exact and needs_transactions(plan, options)
     tombstones = options.fill_holes == "tombstones"
-    share = share_of_rate(options.rate_bytes, slots=cores, tasks=len(packed))
+    share = share_of_rate(options.rate_bytes, slots=slots, tasks=len(packed))
     return [
         RestoreBundle(
             work=members,

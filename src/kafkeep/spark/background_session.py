@@ -56,6 +56,13 @@ class BackgroundSession:
         self._freeze()
         return opened
 
+    def running(self) -> TaskRunner | None:
+        """Return the session if it runs already, without waiting; None while it does not."""
+        starting = self._starting
+        if starting is None or not starting.done() or starting.cancelled() or self._has_ended():
+            return None
+        return None if starting.exception() is not None else starting.result()
+
     def is_alive(self, timeout_s: float = 0.0) -> bool:
         """Return whether the session still runs; one that someone else started counts as alive.
 

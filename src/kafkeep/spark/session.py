@@ -154,16 +154,6 @@ def abandon_session(jvm: Jvm) -> None:
     jvm.stop()
 
 
-def task_slots(session: Session) -> int:
-    """Return how many tasks run at once; the cores of this machine when Spark does not say."""
-    context = context_of(session)
-    if context is not None:
-        return max(1, int(context.defaultParallelism))
-    with suppress(PySparkException, ValueError):
-        return max(1, int(session.conf.get("spark.default.parallelism", "") or usable_cores()))
-    return usable_cores()
-
-
 def _start(options: SparkOptions, jvm: Jvm | None) -> Session:
     if options.remote is not None:
         return _start_remote(options.remote, options)

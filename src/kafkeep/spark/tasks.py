@@ -29,7 +29,8 @@ from pyspark.sql import SparkSession
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
-from kafkeep.spark.session import Session, context_of, has_stopped, task_slots, why_stopped
+from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
+from kafkeep.spark.slots import task_slots
 from kafkeep.store.local_files import disk_fault
 
 T = TypeVar("T")
@@ -61,11 +62,10 @@ _Reported = tuple[int, str, bytes]
 
 
 class TaskRunner:
-    """Runs tasks in one Spark session; ``cores`` of them at once. Threads may share it."""
+    """Runs tasks in one Spark session. Threads may share it."""
 
     def __init__(self, driver: Session) -> None:
         self.driver = driver
-        self.cores = task_slots(driver)
 
     @property
     def session(self) -> SparkSession:
@@ -73,6 +73,10 @@ class TaskRunner:
         if isinstance(self.driver, SparkContext):
             return SparkSession.builder.getOrCreate()
         return self.driver
+
+    def slots(self) -> int:
+        """Return how many tasks run at once now, or as soon as Spark has what they wait for."""
+        return task_slots(self.driver)
 
     def run_first_job(
         self, first: Callable[[], None] | None = None, *, label: str = "start"
@@ -82,7 +86,7 @@ class TaskRunner:
         It calls ``first`` in each worker. An error in it is ignored: the job that needs what
         ``first`` prepares meets it again, and reports it.
         """
-        self.run_tasks([first] * self.cores, _call_first, label=label)
+        self.run_tasks([first] * self.slots(), _call_first, label=label)
 
     def run_tasks(
         self,

@@ -30,7 +30,7 @@ class Worker:
         self.context = JobContext(
             kafka=KafkaOptions(services.bootstrap_servers),
             run_tasks=self.run_tasks,
-            cores=spark.cores,
+            slots=spark.slots,
             state_address=state,
         )
 

@@ -72,7 +72,7 @@ def _no_spark() -> JobContext:
         raise EnvironmentFault("there is no Spark here")
 
     kafka = KafkaOptions("localhost:1")
-    return JobContext(kafka=kafka, run_tasks=run_tasks, cores=1, state_address="memory:x")
+    return JobContext(kafka=kafka, run_tasks=run_tasks, slots=lambda: 1, state_address="memory:x")
 
 
 class _IdleDoctor:

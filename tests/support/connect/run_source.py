@@ -45,7 +45,7 @@ def _run(
     arm(failpoints)
     Follower.max_cycle_bytes = 1
     around = JobContext(
-        kafka=KafkaOptions(where[0]), run_tasks=_run_tasks, cores=1, state_address=where[1]
+        kafka=KafkaOptions(where[0]), run_tasks=_run_tasks, slots=lambda: 1, state_address=where[1]
     )
     make_job(name, config, around).run(threading.Event())
 

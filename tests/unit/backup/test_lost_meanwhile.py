@@ -33,7 +33,7 @@ def back_up(store: MemoryStore, on_gap: str) -> None:
     """Plan the range, unless an earlier run has, and have a task lose the beginning of it."""
     log = CommitLog.open(store, "backup", writer=f"who says {on_gap}", now_ms=lambda: 7)
     options = BackupOptions(topics=("t",), on_gap=on_gap)
-    writer = writer_of(log, options, lose, cores=1)
+    writer = writer_of(log, options, lose, slots=1)
     intent = log.state.intent
     if intent is None:
         plan = CyclePlan(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.support.log_writers import writer_of
 
-from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import TransientError
+from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.backup import BackupOptions
 from kafkeep.store.memory import MemoryStore
 
@@ -21,7 +23,7 @@ NOTHING_NEW = CyclePlan(
 )
 
 
-def test_remaining_ranges_go_to_all_cores() -> None:
+def test_remaining_ranges_go_to_all_slots() -> None:
     given: list[BackupBundle] = []
 
     def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:
@@ -31,7 +33,7 @@ def test_remaining_ranges_go_to_all_cores() -> None:
     store = MemoryStore()
     options = BackupOptions(topics=("t",))
     log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
-    writer = writer_of(log, options, run_tasks, cores=4)
+    writer = writer_of(log, options, run_tasks, slots=4)
     left_over = tuple(
         PlannedRange(
             partition_id=PartitionId("t", 1, number),
@@ -44,3 +46,33 @@ def test_remaining_ranges_go_to_all_cores() -> None:
     with pytest.raises(TransientError):
         writer.run(intent, weights)
     assert [len(bundle.ranges) for bundle in given] == [2, 2, 2, 2]
+
+
+def test_each_cycle_asks_how_many_tasks_run_at_once_unless_the_options_say() -> None:
+    made: list[int] = []
+    slots = iter([2, 4])
+
+    def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:
+        made.append(len(bundles))
+        raise TransientError("seen enough")
+
+    ranges = tuple(
+        PlannedRange(
+            partition_id=PartitionId("t", 1, number),
+            topic_id="id",
+            range=OffsetRange(500_000, 600_000),
+        )
+        for number in range(8)
+    )
+    written_as = SegmentIntent(segment_bytes=1, keeps_aborted=False).to_json()
+    intent = Intent(ranges=ranges, options=written_as, at_ms=0)
+    log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, BackupOptions(topics=("t",)), run_tasks, slots=0)
+    writer.slots = lambda: next(slots)
+    for _cycle in range(2):
+        with pytest.raises(TransientError):
+            writer.run(intent)
+    writer.options = replace(writer.options, tasks=8)
+    with pytest.raises(TransientError):
+        writer.run(intent)
+    assert made == [2, 4, 8]

@@ -106,7 +106,7 @@ class Scene:
                 self.store, "sink", writer=uuid.uuid4().hex, now_ms=lambda: clock.now
             ),
             run_tasks=self.run_tasks,
-            cores=2,
+            slots=lambda: 2,
             now_ms=lambda: clock.now,
             stop=clock,
             first=first,

@@ -10,7 +10,7 @@ from kafkeep.restore.work import (
     HELD_BYTES,
     LARGEST_BUNDLE_BYTES,
     LARGEST_HELD_BYTES,
-    TASKS_PER_CORE,
+    TASKS_PER_SLOT,
     bundles_for,
     pack_work,
 )
@@ -38,7 +38,7 @@ def work(*sizes: int) -> list[TargetWork]:
         ([], 1),
         ([160 * MIB] * 3, 1),
         ([LARGEST_BUNDLE_BYTES] * 3, 3),
-        ([LARGEST_BUNDLE_BYTES] * 30, 2 * TASKS_PER_CORE),
+        ([LARGEST_BUNDLE_BYTES] * 30, 2 * TASKS_PER_SLOT),
         ([10_000] * 5000, 1),
     ],
     ids=["nothing", "little", "much", "very much", "many small ones"],

@@ -100,8 +100,8 @@ class ConnectorOptions:
     )
     tasks_max: int | None = option(
         "tasks.max",
-        "Maximum number of parallel read tasks. Default: the number of cores. The objects are the "
-        "same with any number.",
+        "Maximum number of parallel read tasks. Default: as many as Spark runs at once. The "
+        "objects are the same with any number.",
         default=None,
         parse=positive("tasks.max"),
         metavar="COUNT",

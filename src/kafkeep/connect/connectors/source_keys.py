@@ -25,7 +25,7 @@ RESTORE = "restore."
 ROLES = ("key", "value", "header")
 _CLIENT = ("bootstrap.servers", "client.id", "security.protocol")
 _SECURITY = ("sasl.", "ssl.")
-_ELSEWHERE = ("topics", "name", "state", "dry.run")
+_ELSEWHERE = ("topics", "name", "state", "dry.run", "tasks")
 _TUNING = (
     "batch.size",
     "buffer.memory",
@@ -56,7 +56,7 @@ class SourceOptions:
     name: str = option("name", "Name of the connector.", default="restore", parse=connector_log)
     tasks_max: int | None = option(
         "tasks.max",
-        "Maximum number of parallel write tasks. Default: the number of cores.",
+        "Maximum number of parallel write tasks. Default: as many as Spark runs at once.",
         default=None,
         parse=positive("tasks.max"),
         metavar="COUNT",

@@ -68,7 +68,8 @@ class JobContext:
     kafka: KafkaOptions
     """The worker's cluster; a connector's overrides apply on top."""
     run_tasks: RunTasks
-    cores: int
+    slots: Callable[[], int]
+    """How many tasks run at once now."""
     state_address: str
     """Where the service keeps its state; restore documents are next to it."""
     state_storage: StorageOptions | None = None
@@ -77,6 +78,12 @@ class JobContext:
     """Entered where a job is busy in this process; ``run_tasks`` releases it meanwhile."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Keys of the worker's file that apply to connectors without them, e.g. value.converter."""
+
+
+def slots_within(context: JobContext, tasks_max: int | None) -> int:
+    """Return how many tasks run at once now, limited by ``tasks.max``."""
+    slots = context.slots()
+    return min(slots, tasks_max or slots)
 
 
 class ConnectorJob(Protocol):

@@ -265,7 +265,7 @@ class SinkJob:
             admin=admin,
             open_log=open_log,
             run_tasks=partial(self._context.run_tasks, pool=self.options.called),
-            cores=self._context.cores,
+            slots=self._context.slots,
             now_ms=now_ms,
             stop=stop,
             schemas=schema_keeper(self.options, store),

@@ -22,6 +22,7 @@ from kafkeep.connect.jobs.job import (
     interruptible_sleep,
     run_with_retries,
     shown_tasks,
+    slots_within,
 )
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.model import ConnectorType
@@ -102,7 +103,7 @@ class SourceJob:
                 state_store=state,
                 open_documents=partial(open_cycle_documents, folder, around.state_storage),
                 run_tasks=partial(around.run_tasks, pool=config.called),
-                cores=min(around.cores, config.tasks_max or around.cores),
+                slots=partial(slots_within, around, config.tasks_max),
                 now_ms=now_ms,
                 on_progress=self._note_growth,
             )

@@ -34,7 +34,7 @@ _NOT_STORED = ("message_type", "verify", "tool", "version", "report")
 class DrillSession:
     """The service's Spark session as a drill uses it."""
 
-    cores: int
+    slots: Callable[[], int]
     run_tasks: RunTasks
 
 
@@ -66,7 +66,7 @@ class DrillRuns:
             archive=place.address,
             storage=place.storage or StorageOptions.from_env(),
         )
-        steps = _Steps(work, locations, DrillSession(context.cores, context.run_tasks))
+        steps = _Steps(work, locations, DrillSession(context.slots, context.run_tasks))
         work.report(RunProgress(phase="Preparing"))
         found = drill(
             options, locations, DrillSteps(restore=steps.restore, compare=steps.compare), id=work.id
@@ -90,7 +90,7 @@ class _Steps:
         with open_restore(
             options, self._locations, on_progress=self._progress("Restoring", "records")
         ) as job:
-            job.cores = self._session.cores
+            job.slots = self._session.slots
             preflight = job.preflight()
             require_pass(preflight.checks)
             started = time.monotonic()

@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.archives import Archives
 from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.connectors.source_config import SourceConfig
-from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.job import JobContext, slots_within
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.model import Json
 from kafkeep.connect.runs.kind import RunResult, RunWork
@@ -110,7 +111,7 @@ class RestoreRuns:
         began = time.monotonic()
         work.report(RunProgress(phase="Planning and checking"))
         with open_restore(request.options, request.locations, unlogged=request.unlogged) as job:
-            job.cores = min(context.cores, request.tasks_max or context.cores)
+            job.slots = partial(slots_within, context, request.tasks_max)
             with context.slot:
                 preflight = job.preflight()
                 job.on_progress = _reporter(work, preflight, request.options)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkeep import preload
 from kafkeep.errors import EnvironmentFault, KafkeepError, TransientError
-from kafkeep.options.spark import SparkOptions, usable_cores
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.task_slots import expected_slots
 from kafkeep.spark.failure import ApplicationEndedError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 DYING_S = 5.0
 """How long to watch whether the JVM dies after its connection broke."""
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 class SharedSpark:
@@ -33,15 +33,17 @@ class SharedSpark:
         self._session: BackgroundSession | None = None
         self._is_closed = False
 
-    @property
-    def cores(self) -> int:
-        """How many tasks run at once, according to the options; Spark is not asked."""
-        local = _LOCAL.fullmatch(self._options.master) if self._options.remote is None else None
-        if local is not None:
-            count = local[1] or "1"
-            return usable_cores() if count == "*" else max(1, int(count))
-        text = self._options.conf.get("spark.default.parallelism", "")
-        return int(text) if text.isdigit() and int(text) else usable_cores()
+    def slots(self) -> int:
+        """Return how many tasks run at once now; a session that has not started is not awaited.
+
+        Then it is what the options promise.
+        """
+        with self._lock:
+            running = self._session.running() if self._session is not None else None
+        if running is not None:
+            with suppress(Exception):  # its JVM may be dying; the job itself reports that
+                return running.slots()
+        return expected_slots(self._options)
 
     def run_tasks(
         self,

@@ -144,7 +144,7 @@ class Follower(Generic[K, P]):
     open_documents: Callable[[int], ObjectStore]
     """Opens the place for the documents of one cycle."""
     run_tasks: RunTasks
-    cores: int
+    slots: Callable[[], int]
     now_ms: Callable[[], int]
     max_cycle_bytes: int = CYCLE_BYTES
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
@@ -252,7 +252,7 @@ class Follower(Generic[K, P]):
             store=self.store,
             source=work.entries,
             documents=documents,
-            cores=self.cores,
+            slots=self.slots,
             now_ms=self.now_ms,
             id=self.cycle_id(number),
             is_cycle=not self.source.is_one_shot,

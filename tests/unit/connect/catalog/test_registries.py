@@ -14,7 +14,7 @@ def places_of(configs: Mapping[str, Mapping[str, str]], **defaults: str) -> dict
     context = JobContext(
         kafka=KafkaOptions("kafka:9092"),
         run_tasks=list,
-        cores=1,
+        slots=lambda: 1,
         state_address="state",
         defaults={key.replace("_", "."): text for key, text in defaults.items()},
     )

@@ -45,7 +45,7 @@ def context(**defaults: str) -> JobContext:
     return JobContext(
         kafka=KafkaOptions("one:9092", {"client.id": "worker"}),
         run_tasks=lambda *_args, **_more: [],
-        cores=2,
+        slots=lambda: 2,
         state_address="memory:state",
         defaults={key.replace("_", "."): text for key, text in defaults.items()},
     )

@@ -369,7 +369,7 @@ def _run_tasks(bundles: Any, task: Any, *, label: str) -> list[Any]:
 JOB_CONTEXT = JobContext(
     kafka=KafkaOptions(bootstrap_servers="127.0.0.1:1"),
     run_tasks=_run_tasks,
-    cores=1,
+    slots=lambda: 1,
     state_address="memory:x",
 )
 

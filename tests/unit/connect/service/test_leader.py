@@ -78,7 +78,7 @@ class Worker:
         context = JobContext(
             kafka=KafkaOptions("localhost:9092"),
             run_tasks=lambda *_: [],
-            cores=2,
+            slots=lambda: 2,
             state_address="memory:x",
         )
         self.supervisor = Supervisor(

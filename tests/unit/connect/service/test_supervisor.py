@@ -28,7 +28,10 @@ from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore
 
 JOB_CONTEXT = JobContext(
-    kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
+    kafka=KafkaOptions("localhost:9092"),
+    run_tasks=lambda *_: [],
+    slots=lambda: 2,
+    state_address="memory:x",
 )
 
 

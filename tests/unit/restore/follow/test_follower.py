@@ -56,7 +56,7 @@ class Places:
         source = LogFollowSource(store=nothing, options=RestoreOptions(**options), now_ms=lambda: 0)
         made = Follower(
             source=source, locations=nothing, admin=nothing, store=nothing, state_store=self.state,
-            open_documents=self.open_round, run_tasks=nothing, cores=1, now_ms=lambda: 0,
+            open_documents=self.open_round, run_tasks=nothing, slots=lambda: 1, now_ms=lambda: 0,
         )  # fmt: skip
         made.state = state
         return made

@@ -163,7 +163,7 @@ def test_large_topics_are_shared_out_and_small_ones_stay_together() -> None:
         ]
 
     large = work("large", 8, LARGEST_BUNDLE_BYTES)
-    packed = pack_topics([*work("a", 3, 10), *large, *work("b", 3, 10)], cores=2)
+    packed = pack_topics([*work("a", 3, 10), *large, *work("b", 3, 10)], slots=2)
     shown = [sorted((item.topic, item.partition) for item in members) for members in packed]
     assert sorted(len(members) for members in packed) == [4, 4, 6]
     small = [members for members in shown if members[0][0] != "large"]
