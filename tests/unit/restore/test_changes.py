@@ -24,7 +24,7 @@ from kafkeep.options.option import ConfigErrors
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions, parse_filter
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
-from kafkeep.restore.groups.plan import count_records_before
+from kafkeep.restore.groups.count_records import count_records_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
 from kafkeep.restore.routing.plan import check_routing
 from kafkeep.restore.routing.routing import Routing, routing_of

@@ -1,4 +1,4 @@
-"""Present unlogged objects as a view of a log, and list the information they lack. Pure."""
+"""Present unlogged objects as a view of a log; list what they lack. Sends no request."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import filling
+from kafkeep.restore.groups.count_records import count_read, count_records_before
 from kafkeep.restore.groups.history import (
     GroupChange,
     change_offsets,
@@ -28,8 +29,6 @@ from kafkeep.restore.groups.plan import (
     GroupMove,
     GroupPlan,
     GroupPosition,
-    count_read,
-    count_records_before,
     plan_groups,
     plan_routed,
     positions_on,

@@ -15,12 +15,12 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
+from kafkeep.restore.groups.count_records import count_records_before
 from kafkeep.restore.groups.history import GroupChange, group_changes, load_history, save_change
 from kafkeep.restore.groups.plan import (
     ALL,
     GroupPosition,
     choose_groups,
-    count_records_before,
     plan_groups,
 )
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_partition

@@ -9,8 +9,9 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import load_view
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.groups import plan
-from kafkeep.restore.groups.plan import GroupMove, count_read, plan_routed, positions_on
+from kafkeep.restore.groups import count_records
+from kafkeep.restore.groups.count_records import count_read
+from kafkeep.restore.groups.plan import GroupMove, plan_routed, positions_on
 from kafkeep.restore.plan import TopicPlan, plan_restore
 from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
@@ -77,7 +78,7 @@ def test_a_group_without_such_a_place_is_refused_by_name(store: MemoryStore) -> 
 def test_those_who_have_read_all_or_nothing_have_a_place_in_any_number_of_partitions(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(plan, "AT_ONCE", at_once)
+    monkeypatch.setattr(count_records, "AT_ONCE", at_once)
     groups = {"all": {0: 50, 1: 50}, "none": {0: 0, 1: 0}, "late": {0: 50, 1: 0}}
     moves, refused = planned(store, RestoreOptions(partition_count=3), groups)
     read = {name: [m.offset - 100 for m in moves if m.group == name] for name in groups}
