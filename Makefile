@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check browser test test-unit test-kill demo bench docs format clean
+.PHONY: setup build check browser test test-unit test-kill test-memory demo bench docs format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -54,6 +54,9 @@ test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is print
 	  tests/integration/test_connect_jobs.py::test_a_source_killed_at_every_place_doubles_and_loses_nothing \
 	  tests/integration/test_compact_pair.py::test_a_pair_whose_objects_lie_in_numbered_folders_continues_in_the_documented_ones \
 	  -m "slow or not slow" -s --timeout 3000
+
+test-memory: $(STAMP)  ## the memory of workers that write many open or large files
+	$(BIN)/pytest tests/integration/test_sink_memory.py -m "slow or not slow"
 
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo

@@ -126,6 +126,7 @@ def test_a_verification_that_dies_before_its_end_is_done_by_the_next_worker(
     assert service.end() == 0
 
 
+@pytest.mark.slow
 def test_a_drill_that_dies_leaves_no_scratch_topic_once_the_next_worker_has_done_it(
     world: World, archive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +145,7 @@ def test_a_drill_that_dies_leaves_no_scratch_topic_once_the_next_worker_has_done
     assert service.end() == 0
 
 
-PLACES = ("schedule.created:exit", "schedule.started:exit")
+PLACES = (pytest.param("schedule.created:exit", marks=pytest.mark.slow), "schedule.started:exit")
 
 
 @pytest.mark.parametrize("place", PLACES)

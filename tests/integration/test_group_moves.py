@@ -216,7 +216,10 @@ def die(scene: Scene, what: str, failpoint: str) -> None:
 PLACES = ("groups.recorded:exit@1", "groups.halfway:exit@1", "groups.committed:exit@1")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [PLACES[0], *(pytest.param(place, marks=pytest.mark.slow) for place in PLACES[1:])],
+)
 def test_a_move_that_was_killed_is_rolled_back(scene: Scene, place: str) -> None:
     die(scene, "apply", place)
     [snapshot] = scene.moves.snapshots(scene.group)
@@ -226,6 +229,7 @@ def test_a_move_that_was_killed_is_rolled_back(scene: Scene, place: str) -> None
     assert scene.live() == {0: 30}
 
 
+@pytest.mark.slow
 def test_a_roll_back_that_was_killed_is_done_again(scene: Scene) -> None:
     scene.moves.apply(scene.request, scene.moves.plan(scene.request).digest)
     for place in PLACES[1:]:

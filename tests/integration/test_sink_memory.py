@@ -33,6 +33,8 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.jvm import WORKER_MEMORY
 
 pytestmark = pytest.mark.integration
+LONG = pytest.mark.slow
+"""Each of these writes hundreds of megabytes: `make test-memory` runs them all."""
 
 MORE_MB = 300
 BATCH = 1000
@@ -132,9 +134,13 @@ def measure(filled: Filled, archive: str, options: Mapping[str, str] | None) -> 
 @pytest.mark.parametrize(
     ("options", "files"),
     [
-        ({**BY_FIELD, "s3.compression.type": "gzip"}, 1000),
+        pytest.param({**BY_FIELD, "s3.compression.type": "gzip"}, 1000, marks=LONG),
         ({**BY_FIELD, **PARQUET}, 1000),
-        ({**BY_TIME, "store.kafka.keys": "true", "keys.format.class": "json"}, 168 * 2),
+        pytest.param(
+            {**BY_TIME, "store.kafka.keys": "true", "keys.format.class": "json"},
+            168 * 2,
+            marks=LONG,
+        ),
     ],
     ids=["fields-gzip", "fields-parquet", "late-keys"],
 )
@@ -150,7 +156,11 @@ BYTES = {"format.class": "bytes", "value.converter": BYTE_ARRAYS}
 AVRO = {"format.class": "avro", "avro.codec": "null", "value.converter": BYTE_ARRAYS}
 
 
-@pytest.mark.parametrize("options", [None, BYTES, AVRO], ids=["segments", "bytes", "avro"])
+@pytest.mark.parametrize(
+    "options",
+    [None, pytest.param(BYTES, marks=LONG), pytest.param(AVRO, marks=LONG)],
+    ids=["segments", "bytes", "avro"],
+)
 def test_large_objects_are_held_in_bounded_memory(
     noise: Filled, archive_address: str, options: dict[str, str] | None
 ) -> None:
