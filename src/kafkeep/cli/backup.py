@@ -181,7 +181,11 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
     options = replace(
         options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset, **extra
     )
-    return config.with_sink(options)
+    options = config.with_sink(options)
+    if options.sink is not None:
+        for converter in (options.sink.options.key, options.sink.options.value):
+            converter.require_packages()
+    return options
 
 
 @with_verbosity

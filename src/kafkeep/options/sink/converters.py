@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import Literal, TypeVar
 
-from kafkeep.errors import UsageError
+from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.option import ConfigErrors, iter_options, option, parse_group
 from kafkeep.options.sink.converter_settings import (
     AvroSettings,
@@ -113,6 +114,14 @@ class ConverterOptions:
     def settings(self, group: type[T]) -> T:
         """Parse all settings as ``group``."""
         return parse_group(group, {**self.output, **self.place, **self.secrets})
+
+    def require_packages(self) -> None:
+        """Raise EnvironmentFault when this Python lacks a package that the converter needs."""
+        if self.kind is ConverterClass.PROTOBUF and find_spec("grpc_tools") is None:
+            raise EnvironmentFault(
+                "Protobuf values need a compiler that is not installed",
+                hint="Install it: pip install 'kafkeep[protobuf]'.",
+            )
 
 
 def known_subkeys(kind: ConverterClass) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ def _open_registered(options: ConverterOptions, subject: TopicSubject) -> Conver
             json = options.settings(JsonSchemaSettings)
             return JsonSchemaConverter(json, open_registry(json), subject)
         case ConverterClass.PROTOBUF:
+            options.require_packages()
             from kafkeep.records.converters.protobuf import ProtobufConverter  # noqa: PLC0415
 
             protobuf = options.settings(ProtobufSettings)
