@@ -9,16 +9,8 @@ It returns an error code, and ``damaged`` turns the code into an error.
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, lru_cache
-from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 import numpy as np
@@ -28,90 +20,11 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kafkeep.errors import DamagedError
+from kafkeep.kernel_cache import KernelCache
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Int64s: TypeAlias = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
-
-_CONFIG = threading.Lock()
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-@lru_cache(maxsize=1)
-def _cache_folder() -> Path | None:
-    """Return the folder of compiled kernels, or None when NUMBA_CACHE_DIR names one.
-
-    It is beside the source, like other compiled Python. Executors often run from a read-only
-    folder, or as a user without a home. Then it is the first folder that is writable.
-    """
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return None
-    wanted = os.environ.get("KAFKEEP_CACHE")
-    home = Path(os.path.expanduser("~")) / ".cache" / "kafkeep"
-    for base in [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__", home]:
-        if _writable(base / "numba"):
-            return base / "numba"
-    # A cache is code: never use a folder under /tmp that another user could have created.
-    return Path(tempfile.mkdtemp(prefix="kafkeep-numba-"))
-
-
-def _version(function: Callable[..., Any]) -> str:
-    """Return a name that changes with the functions and constants that a kernel uses.
-
-    numba notices a change of the kernel's own file, but not of the files it imports from.
-    """
-    files: set[str] = set()
-    constants: list[str] = []
-    waiting, seen = [function], {function}
-    while waiting:
-        one = waiting.pop()
-        for name in _names(one.__code__):
-            value = one.__globals__.get(name)
-            called = getattr(value, "py_func", getattr(value, "_defn", None))
-            if isinstance(called, FunctionType) and called not in seen:
-                seen.add(called)
-                waiting.append(called)
-                files.add(called.__code__.co_filename)
-            elif isinstance(value, int | float | str | bytes | tuple):
-                constants.append(f"{name}={value!r}")
-            elif isinstance(value, np.ndarray):
-                constants.append(f"{name}={zlib.crc32(value.tobytes())}")
-    checksums = [str(_checksum(file)) for file in sorted(files)]
-    return f"{zlib.crc32(' '.join(checksums + sorted(set(constants))).encode()):08x}"
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
-
-
-@cache
-def _checksum(file: str) -> int:
-    return zlib.crc32(Path(file).read_bytes())
-
-
-@contextmanager
-def _caching_in(folder: Path | None) -> Iterator[None]:
-    """Make numba cache kernels decorated in this context in ``folder``; other kernels elsewhere."""
-    if folder is None:
-        yield
-        return
-    with _CONFIG:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
-        try:
-            yield
-        finally:
-            numba.config.CACHE_DIR = before
-
 
 _ADDRESS = ir.IntType(64)
 _CACHE_LINE_BYTES = 64
@@ -151,10 +64,9 @@ def damaged(code: int, position: int, offset: int) -> DamagedError:
 
 def kernel(function: F) -> F:
     """Compile ``function`` at its first call and cache the result on disk."""
-    folder = _cache_folder()
-    with _caching_in(folder and folder / _version(function)):
-        compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    compiled = numba.njit(nogil=True)(function)
+    compiled._cache = KernelCache(function)
+    return cast(F, compiled)
 
 
 def inlined(function: F) -> F:
