@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
@@ -34,6 +34,7 @@ from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.units import count_of, format_size
 from kafkeep.pace import share_of_rate
 from kafkeep.spark.tasks import TaskRow
 
@@ -98,9 +99,13 @@ class LogWriter:
 
         Raise GapError under ``--on-gap fail``. The intent then stays open for the next run.
         """
-        bundles = self._bundles(intent, weights or tuple(weigh_ranges(intent.ranges)))
+        weights = weights or tuple(weigh_ranges(intent.ranges))
+        bundles = self._bundles(intent, weights)
+        self.summary.cycles += 1
         try:
-            rows = self.run_tasks(bundles, archive_bundle, label="backup")
+            rows = self.run_tasks(
+                bundles, archive_bundle, label="backup", description=self._description(weights)
+            )
         except RecordError as error:
             # Close the intent without its results, so that the next run may use other options.
             self.commit(Changes(closes_intent=True, note=f"given up: {error.message}"))
@@ -215,6 +220,14 @@ class LogWriter:
             )
             for members in packed
         ]
+
+    def _description(self, weights: Sequence[WeighedRange]) -> str:
+        partitions = {weighed.planned.partition_id for weighed in weights}
+        size = format_size(sum(weighed.est_bytes for weighed in weights))
+        return (
+            f"backup {self.options.called}, cycle {self.summary.cycles}: "
+            f"{count_of(len(partitions), 'partition')}, {size}"
+        )
 
     def _slots(self) -> int:
         return self.options.tasks or self.slots()

@@ -33,6 +33,8 @@ class BackupSummary:
     """Offsets of the last snapshot that were not archived when the run ended."""
     readable: dict[PartitionId, OffsetRange] = field(default_factory=dict, repr=False)
     """The offsets of the last snapshot that no open transaction holds back."""
+    cycles: int = 0
+    """Cycles that ran tasks."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 

@@ -44,6 +44,7 @@ from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.kafka import Locations
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
+from kafkeep.options.units import count_of, format_size
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.tasks import TaskRow, TaskRunner
 from kafkeep.store.open import open_store
@@ -169,7 +170,12 @@ def _compare(
     bundles = [
         CompareBundle(work=some, locations=locations, reading=reading) for some in pack(work, count)
     ]
-    rows = session.run_tasks(bundles, compare_bundle, label="verify", on_progress=on_progress)
+    rows = session.run_tasks(
+        *(bundles, compare_bundle),
+        label="verify",
+        description=f"verify: {count_of(len(work), 'partition')}, {format_size(total)}",
+        on_progress=on_progress,
+    )
     return [WorkResult.from_json(row.body) for row in rows]
 
 

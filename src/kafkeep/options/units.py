@@ -114,6 +114,11 @@ def parse_time(text: str) -> int:
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
+def count_of(number: int, thing: str) -> str:
+    """Return a number with what it counts: ``1 partition``, ``12,000 partitions``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def format_size(size_bytes: int) -> str:
     """Format bytes with a binary unit: ``64.0 MiB``."""
     if abs(size_bytes) < 1024:

@@ -15,6 +15,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec, topic_defaults
 from kafkeep.kafka.admin.fill_offsets import Transactions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.units import count_of, format_size
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.exact.plan import check_exact, lanes, needs_transactions, transactional_id
 from kafkeep.restore.exact.task import restore_exactly
@@ -220,7 +221,9 @@ class RestoreJob:
         )
         total = sum(w.end for w in work) if plan.exact else plan.records
         with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
-            return run_tasks(bundles, _task_of(plan), label="restore")
+            return run_tasks(
+                bundles, _task_of(plan), label="restore", description=_description(plan, work)
+            )
 
     def _is_current(self, document: RestoreDocument) -> bool:
         """Return whether the targets still exist; an unfinished restore creates missing ones."""
@@ -299,6 +302,11 @@ class RestoreJob:
             )
             self.admin.alter_topic_configs(topic.target, set=final.set, delete=final.delete)
             self.summary.held_back.extend(final.held_back)
+
+
+def _description(plan: RestorePlan, work: list[TargetWork]) -> str:
+    size = format_size(sum(one.est_bytes for one in work))
+    return f"restore {plan.log}, commit {plan.commit}: {count_of(len(work), 'partition')}, {size}"
 
 
 def _task_of(plan: RestorePlan) -> Callable[[RestoreBundle], Iterator[tuple[str, dict[str, Any]]]]:

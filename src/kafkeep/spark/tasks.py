@@ -94,15 +94,17 @@ class TaskRunner:
         task: Task[T],
         *,
         label: str,
+        description: str = "",
         pool: str | None = None,
         on_progress: OnProgress | None = None,
         stop: threading.Event | None = None,
     ) -> list[TaskRow]:
         """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
 
-        ``task`` and the bundles are pickled. The task runs on executors, and may run again for a
-        bundle when a worker was lost, or when it raised TransientError or something unexpected. Its
-        effects must tolerate that. The rows returned are those of one whole attempt. Any other
+        Messages call the run ``label``; Spark's pages show ``description``, or the label without
+        one. ``task`` and the bundles are pickled. The task runs on executors, and may run again for
+        a bundle when a worker was lost, or when it raised TransientError or something unexpected.
+        Its effects must tolerate that. The rows returned are those of one whole attempt. Any other
         KafkeepError ends the run at once with the same error here, the first by bundle. When Spark
         gives up on a bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C
         cancels the job, and so does ``stop`` when tasks have not ended some seconds later.
@@ -111,7 +113,11 @@ class TaskRunner:
             return []
         try:
             reported = self._collect(
-                bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
+                *(bundles, task),
+                description=description or label,
+                pool=pool,
+                on_progress=on_progress,
+                stop=stop,
             )
         except KeyboardInterrupt:
             raise
@@ -126,7 +132,7 @@ class TaskRunner:
         bundles: Sequence[T],
         task: Task[T],
         *,
-        label: str,
+        description: str,
         pool: str | None,
         on_progress: OnProgress | None,
         stop: threading.Event | None,
@@ -137,7 +143,7 @@ class TaskRunner:
         with watch_job(
             context,
             group=f"kafkeep-{uuid.uuid4().hex}",
-            label=label,
+            description=description,
             pool=pool,
             count=len(bundles),
             on_progress=on_progress,
@@ -178,7 +184,7 @@ def watch_job(
     context: SparkContext,
     *,
     group: str,
-    label: str,
+    description: str,
     pool: str | None,
     count: int,
     on_progress: OnProgress | None,
@@ -190,7 +196,7 @@ def watch_job(
     own job group and pool are put back afterwards.
     """
     before = {key: context.getLocalProperty(key) for key in (*_GROUP_KEYS, _POOL)}
-    context.setJobGroup(group, label, interruptOnCancel=True)
+    context.setJobGroup(group, description, interruptOnCancel=True)
     if pool is not None:
         context.setLocalProperty(_POOL, pool)
     done = threading.Event()

@@ -71,7 +71,7 @@ def test_no_progress_is_reported_after_the_end_of_a_job() -> None:
         told.append(done)
 
     context: Any = Context()
-    with watch_job(context, group="g", label="x", pool=None, count=3, on_progress=tell):
+    with watch_job(context, group="g", description="x", pool=None, count=3, on_progress=tell):
         assert telling.wait(PATIENCE_S)
     ended.set()
     assert told == [0, 3]

@@ -51,6 +51,7 @@ class SharedSpark:
         task: Callable[..., Any],
         *,
         label: str,
+        description: str = "",
         pool: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         stop: threading.Event | None = None,
@@ -62,7 +63,12 @@ class SharedSpark:
         try:
             return list(
                 session.session().run_tasks(
-                    bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
+                    *(bundles, task),
+                    label=label,
+                    description=description,
+                    pool=pool,
+                    on_progress=on_progress,
+                    stop=stop,
                 )
             )
         except Exception as error:
