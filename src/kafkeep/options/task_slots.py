@@ -35,7 +35,7 @@ def expected_slots(options: SparkOptions) -> int:
     if options.remote is None and (local := _LOCAL.fullmatch(options.master)):
         count = local[1] or "1"
         return usable_cores() if count == "*" else max(1, int(count))
-    return slots_on_demand(options.conf) or _fixed_slots(options.conf) or usable_cores()
+    return slots_on_demand(options.conf) or fixed_slots(options.conf) or usable_cores()
 
 
 def slots_on_demand(conf: Mapping[str, str], cores_of_executor: int = 1) -> int:
@@ -55,7 +55,7 @@ def slots_on_demand(conf: Mapping[str, str], cores_of_executor: int = 1) -> int:
     return min([limit for limit in limits if limit], default=UNLIMITED_SLOTS)
 
 
-def _fixed_slots(conf: Mapping[str, str]) -> int:
+def fixed_slots(conf: Mapping[str, str]) -> int:
     """Return how many tasks the executors run that the settings ask for; 0 if they do not say."""
     executors = _number(conf, "spark.executor.instances")
     cores = executors * (_number(conf, "spark.executor.cores") or 1)

@@ -19,6 +19,7 @@ from kafkeep.spark.session import (
     start_session,
     stop_session,
 )
+from kafkeep.spark.slots import await_executors, runs_on_cluster
 from kafkeep.spark.tasks import TaskRunner
 
 
@@ -114,5 +115,9 @@ class BackgroundSession:
 
     def _start(self) -> TaskRunner:
         runner = TaskRunner(start_session(self._options, jvm=self._jvm))
-        runner.run_first_job(self._first)
+        on_cluster = runs_on_cluster(runner.driver)
+        if on_cluster:
+            await_executors(runner.driver)
+        # Local workers are forked from a process that has loaded everything.
+        runner.run_first_job(self._first, preload=self._options.preload if on_cluster else ())
         return runner

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java, usable_cores
 from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
-from kafkeep.spark.jvm import LOG4J, Jvm, can_start_lean, launch_jvm
+from kafkeep.spark.jvm import LOG4J, WORKER_MEMORY, Jvm, can_start_lean, launch_jvm
 
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
 
@@ -250,7 +250,13 @@ def _keep_quiet(*_: object) -> None:
 def _start_by_submit(options: SparkOptions) -> SparkSession:
     """Start through ``spark-submit``, which knows clusters, jars and spark-defaults.conf."""
     require_java()
-    settings = {**_LEAN, "spark.app.name": options.app_name, "spark.master": options.master}
+    memory = {f"spark.executorEnv.{name}": text for name, text in WORKER_MEMORY.items()}
+    settings = {
+        **_LEAN,
+        **memory,
+        "spark.app.name": options.app_name,
+        "spark.master": options.master,
+    }
     java = f"-Dlog4j2.configurationFile={LOG4J} {options.conf.get(_EXTRA_JAVA, '')}"
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list({**settings, **options.conf, _EXTRA_JAVA: java.strip()}.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -10,9 +11,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import usable_cores
-from kafkeep.options.task_slots import slots_on_demand
+from kafkeep.options.task_slots import fixed_slots, slots_on_demand
 from kafkeep.spark.session import Session, context_of
 
+_START_S = 30.0
+"""How long to wait for executors; the first job waits on if none came."""
+_SETTLE_S = 1.0
+_PROMISED_S = 5.0
+_POLL_S = 0.05
 _SPLITS = re.compile(r"\bRange \(.*\bsplits=(\d+)")
 
 
@@ -26,24 +32,62 @@ def task_slots(session: Session) -> int:
     if context is None:
         assert not isinstance(session, SparkContext)
         return _slots_of_server(session)
-    running = _running_slots(context)
-    if context.master.partition("[")[0] == "local":
+    running = running_slots(session)
+    if not runs_on_cluster(session):
         return running
     conf = dict(context.getConf().getAll())
     return max(running, slots_on_demand(conf, running // max(1, _executors(context))))
 
 
-def _running_slots(context: SparkContext) -> int:
-    """Ask the scheduler; a version of Spark that does not say so is asked for its parallelism.
+def running_slots(session: Session) -> int:
+    """Return how many tasks run at once on what is there, without what Spark may start.
 
-    That has the same number, unless it is set by ``spark.default.parallelism``.
+    A version of Spark that does not say so is asked for its parallelism. That has the same number,
+    unless it is set by ``spark.default.parallelism``.
     """
+    context = context_of(session)
+    if context is None:
+        return task_slots(session)
+    return _scheduler_slots(context) or max(1, int(context.defaultParallelism))
+
+
+def runs_on_cluster(session: Session) -> bool:
+    """Return whether the driver is here, and its executors are processes of a cluster."""
+    context = context_of(session)
+    return context is not None and context.master.partition("[")[0] != "local"
+
+
+def await_executors(session: Session) -> None:
+    """Wait for a cluster's executors, which start at about the same time: the first work is theirs.
+
+    Return when all are there that the settings ask for, or when no more came for a while, and at
+    once for an application that has run for longer. With dynamic allocation none come before there
+    is work.
+    """
+    context = context_of(session)
+    assert context is not None, "a server's executors are its own"
+    conf = dict(context.getConf().getAll())
+    if slots_on_demand(conf) or time.time() - context.startTime / 1000 > _START_S:
+        return
+    wanted, seen = fixed_slots(conf), 0
+    settle_s = _PROMISED_S if wanted else _SETTLE_S
+    began = changed = time.monotonic()
+    while (now := time.monotonic()) - began < _START_S:
+        running = _scheduler_slots(context)
+        if running != seen:
+            seen, changed = running, now
+        if seen and (0 < wanted <= seen or now - changed >= settle_s):
+            return
+        time.sleep(_POLL_S)
+
+
+def _scheduler_slots(context: SparkContext) -> int:
+    """Ask Spark's scheduler; 0 when it has no executor, or does not say."""
     with suppress(Exception):
         scala: Any = context._jsc.sc()
         profile = scala.resourceProfileManager().defaultResourceProfile()
-        if slots := int(scala.maxNumConcurrentTasks(profile)):
-            return slots
-    return max(1, int(context.defaultParallelism))
+        return int(scala.maxNumConcurrentTasks(profile))
+    return 0
 
 
 def _executors(context: SparkContext) -> int:

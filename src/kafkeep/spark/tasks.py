@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import orjson
+import pyspark
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
@@ -30,12 +31,14 @@ import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
 from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
-from kafkeep.spark.slots import task_slots
+from kafkeep.spark.slots import running_slots, task_slots
 from kafkeep.store.local_files import disk_fault
 
 T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 ERROR_KIND = "error"
+SPARK_VERSION = pyspark.__version__
+"""Of the pyspark that runs here: the driver's, or an executor's."""
 _DESCRIBING = threading.Lock()
 """Jobs that are described to the JVM at the same time compete for the interpreter with everything
 else in the process. One after the other they take no longer, and leave it free."""
@@ -79,14 +82,19 @@ class TaskRunner:
         return task_slots(self.driver)
 
     def run_first_job(
-        self, first: Callable[[], None] | None = None, *, label: str = "start"
+        self,
+        first: Callable[[], None] | None = None,
+        *,
+        label: str = "start",
+        preload: Sequence[str] = (),
     ) -> None:
         """Run a job that starts the workers, so that the next need not.
 
-        It calls ``first`` in each worker. An error in it is ignored: the job that needs what
-        ``first`` prepares meets it again, and reports it.
+        In each worker it loads what ``preload`` names, and calls ``first``. An error in them is
+        ignored: the job that needs what they prepare meets it again, and reports it.
         """
-        self.run_tasks([first] * self.slots(), _call_first, label=label)
+        work = _FirstWork(tuple(preload), first)
+        self.run_tasks([work] * running_slots(self.driver), _prepare_worker, label=label)
 
     def run_tasks(
         self,
@@ -244,10 +252,22 @@ def _explain(driver: Session, error: Exception, label: str) -> KafkeepError:
     return explain_failure(error, label)
 
 
-def _call_first(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    if first is not None:
+@dataclass(frozen=True, slots=True)
+class _FirstWork:
+    """What the first task of a worker does."""
+
+    preload: tuple[str, ...]
+    first: Callable[[], None] | None
+
+
+def _prepare_worker(work: _FirstWork) -> Iterator[tuple[str, dict[str, Any]]]:
+    from kafkeep.spark.worker_daemon import preload  # noqa: PLC0415 - the driver needs none of it
+
+    for name in work.preload:
+        preload(name)
+    if work.first is not None:
         with suppress(Exception):
-            first()
+            work.first()
     return iter(())
 
 
