@@ -87,6 +87,11 @@ def short_reason(line: str) -> str:
 
 
 _PYTHON_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<text>.+)$")
+_OTHER_PYTHON = re.compile(r"No module named '?kafkeep\b'?|\[PYTHON_VERSION_MISMATCH\][^\n]*")
+_SHIP_HINT = (
+    "Ship an environment with kafkeep to the executors, or install it there:"
+    " docs/guides/spark-clusters.md."
+)
 _LOST_WORKER = ("Python worker exited unexpectedly", "crashed", "EOFException", "Connection reset")
 
 _ENDED = ("SparkContext was shut down", "stopped SparkContext")
@@ -116,6 +121,9 @@ def explain_failure(error: BaseException, label: str) -> KafkeepError:
     again may help. The whole text of Spark's is a note of it, for those who debug.
     """
     text = str(error)
+    if (found := _OTHER_PYTHON.search(text)) is not None:
+        lacking = f"the Python of Spark's executors cannot run {label}: {found[0].strip()}"
+        return _noted(EnvironmentFault(lacking, hint=_SHIP_HINT), text)
     kind, message = _last_python_error(text)
     if kind.endswith(("TransientError", "UnknownOutcomeError")):
         return _noted(TransientError(message, hint=AGAIN), text)

@@ -42,6 +42,27 @@ def test_other_errors_are_named() -> None:
     assert explain("MemoryError").message == "a task of backup failed: MemoryError: no message"
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("ModuleNotFoundError: No module named 'kafkeep'", "No module named 'kafkeep'"),
+        ("/usr/bin/python3: No module named kafkeep", "No module named kafkeep"),
+        (
+            "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"
+            " different version: 3.9",
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9",
+        ),
+    ],
+)
+def test_executors_without_this_kafkeep_are_a_fault_of_the_environment(
+    error: str, why: str
+) -> None:
+    found = explain(error)
+    assert isinstance(found, EnvironmentFault)
+    assert found.message == f"the Python of Spark's executors cannot run backup: {why}"
+    assert "docs/guides/spark-clusters.md" in str(found.hint)
+
+
 def test_lost_workers_are_transient() -> None:
     lost = "SparkException: Python worker exited unexpectedly (crashed)"
     assert isinstance(explain_failure(RuntimeError(lost), "backup"), TransientError)
