@@ -47,6 +47,8 @@ from kafkeep.spark.datasource.slices import (
 from kafkeep.store.open import open_store
 
 BUNDLES_PER_CORE = 3
+TASK_BYTES = 128 << 20
+"""As much as Spark's own file sources give a task, so that a large archive occupies a cluster."""
 
 
 def register(session: SparkSession) -> None:
@@ -124,8 +126,8 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
             for topic, (view, mine) in chosen.items()
             if any(entry.format != SEGMENT for entry in mine)
         }
-        bundles = asked or BUNDLES_PER_CORE * usable_cores()
-        planned = plan_slices(entries, self._wanted, bundles, reading)
+        count = asked or task_count(entry.size_bytes for entry in entries)
+        planned = plan_slices(entries, self._wanted, count, reading)
         # Without any partition Spark would ask for one with the value None.
         return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
 
@@ -155,6 +157,15 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         if commit is not None:
             return [load_view(store, names[0], commit=commit, at_ms=at_ms)]
         return load_views(store, names, at_ms)
+
+
+def task_count(sizes: Iterable[int]) -> int:
+    """Return how many tasks read objects of these sizes.
+
+    The process that plans is not the driver, and cannot ask how many run at once. So their size
+    decides, and this machine's cores for what is small.
+    """
+    return max(BUNDLES_PER_CORE * usable_cores(), -(-sum(sizes) // TASK_BYTES))
 
 
 def iter_piece(

@@ -9,7 +9,8 @@ from tests.support.archive_builder import FIRST_MS, build_archive, partition
 
 from kafkeep.archive.log import CommitLog
 from kafkeep.errors import NoSuchArchiveError, UsageError
-from kafkeep.spark.datasource.source import KafkeepReader
+from kafkeep.spark.datasource import source
+from kafkeep.spark.datasource.source import KafkeepReader, task_count
 from kafkeep.store.local import LocalStore
 
 LATER_MS = FIRST_MS + 10_000_000
@@ -63,3 +64,9 @@ def test_what_would_be_ignored_or_cannot_be_is_refused_by_name(
 ) -> None:
     with pytest.raises((UsageError, NoSuchArchiveError), match=said):
         topics(folder, **option)
+
+
+def test_a_large_archive_has_a_task_for_every_128_mib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "usable_cores", lambda: 2)
+    assert task_count([1000]) == 6
+    assert task_count([128 << 20] * 100) == 100
