@@ -88,6 +88,14 @@ def test_spark_connect_starts_as_installed_and_runs_a_backup(
     )
     again.wait().expect(0)
     assert cluster.end(f"{topic_name}-again") == 100
+    examined = Driver(
+        tmp_path / "doctor",
+        *("doctor", "--spark", *kafka, "--output", "json"),
+        env={"SPARK_REMOTE": server},
+    )
+    checks = {check["subject"]: check for check in examined.wait().expect(0).json["checks"]}
+    assert checks["spark"]["what"].endswith("; 1 task at a time"), "the cores of the server"
+    assert checks["executor kafka"]["verdict"] == "pass"
 
 
 def test_spark_connect_without_its_packages_says_what_to_install(tmp_path: Path) -> None:

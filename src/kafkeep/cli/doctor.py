@@ -44,6 +44,13 @@ ExactOption = Annotated[
         help="Also test what restore --exact-offsets needs, with a temporary topic.",
     ),
 ]
+ExecutorsOption = Annotated[
+    bool,
+    typer.Option(
+        "--spark",
+        help="Also check versions, Kafka and the store from Spark's executors.",
+    ),
+]
 NoSparkOption = Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")]
 
 
@@ -53,6 +60,7 @@ def doctor_command(
     bootstrap_servers: OptionalBootstrap = None,
     command_config: CommandConfigOption = None,
     exact: ExactOption = False,
+    executors: ExecutorsOption = False,
     no_spark: NoSparkOption = False,
     spark_conf: SparkConfOption = None,
     s3_endpoint: EndpointOption = None,
@@ -73,9 +81,10 @@ def doctor_command(
     wants_kafka = bootstrap_servers or command_config
     if exact and not wants_kafka:
         raise UsageError("--exact needs a Kafka cluster", hint="Add --bootstrap-servers.")
-    if no_spark and spark_conf:
+    if no_spark and (spark_conf or executors):
+        given = "--spark" if executors else "--spark-conf"
         raise UsageError(
-            "--spark-conf cannot be combined with --no-spark", hint="Leave out one of them."
+            f"{given} cannot be combined with --no-spark", hint="Leave out one of them."
         )
     places = DoctorPlaces(
         archive=archive,
@@ -83,6 +92,7 @@ def doctor_command(
         kafka=kafka_options(bootstrap_servers, command_config) if wants_kafka else None,
         exact=exact,
         spark=None if no_spark else SparkOptions.load(spark_conf or ()),
+        executors=executors,
     )
     checks = []
     for check in examine(places):

@@ -3,7 +3,7 @@
 The machine needs Java and space for temporary files. Kafka must be reachable and permit what a
 backup needs; on request, a temporary topic tests what a restore at exact offsets needs. The store
 must be readable and writable, honour conditional creates, and agree on the time. Spark must run a
-job.
+job; on request, its executors check what tasks need.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from kafkeep.kafka.admin.fill_offsets import Transactions, filler_batch
 from kafkeep.kafka.admin.groups import list_groups
 from kafkeep.kafka.batch.rewrite import stamp
 from kafkeep.kafka.client.wire import Wire
+from kafkeep.maintenance.check_executors import ExecutorProbe, Versions, check_executors
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.spark import SparkOptions, java_version, require_java
 from kafkeep.options.storage import StorageOptions
-from kafkeep.options.units import format_duration, format_size
+from kafkeep.options.units import count_of, format_duration, format_size
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.store.open import open_store, probe_conditional_create, probe_parts
 from kafkeep.store.retry import RetryingStore
@@ -66,15 +67,18 @@ def check_java() -> Iterator[Check]:
     yield passed("java", f"{java_version(java)} at {java}")
 
 
-def check_spark(options: SparkOptions) -> Iterator[Check]:
-    """Start Spark, run a job, and stop it."""
+def check_spark(options: SparkOptions, probe: ExecutorProbe | None = None) -> Iterator[Check]:
+    """Start Spark, run a job, let its executors check what ``probe`` says, and stop it."""
     began = time.monotonic()
     with BackgroundSession(options) as session:
         spark = session.session()
         took = time.monotonic() - began
         slots = spark.slots()
-        tasks = "1 task" if slots == 1 else f"{slots} tasks"
-        yield passed("spark", f"ran its first job after {took:.1f} s; {tasks} at a time")
+        yield passed(
+            "spark", f"ran its first job after {took:.1f} s; {count_of(slots, 'task')} at a time"
+        )
+        if probe is not None:
+            yield from check_executors(spark, probe)
 
 
 def check_disk(folder: str | None = None) -> Iterator[Check]:
@@ -283,6 +287,17 @@ class DoctorPlaces:
     exact: bool = False
     """Also test in Kafka what a restore at exact offsets needs."""
     spark: SparkOptions | None = None
+    executors: bool = False
+    """Also check versions, Kafka and the archive from Spark's executors."""
+
+    @property
+    def probe(self) -> ExecutorProbe | None:
+        """What the executors check; None if they are not asked."""
+        if not self.executors:
+            return None
+        return ExecutorProbe(
+            driver=Versions.here(), kafka=self.kafka, archive=self.archive, storage=self.storage
+        )
 
 
 def examine(places: DoctorPlaces, clock: Callable[[], int] = now_ms) -> Iterator[Check]:
@@ -296,4 +311,4 @@ def examine(places: DoctorPlaces, clock: Callable[[], int] = now_ms) -> Iterator
     if places.archive is not None:
         yield from errors_as_checks("store", check_store(places.archive, places.storage, clock))
     if places.spark is not None:
-        yield from errors_as_checks("spark", check_spark(places.spark))
+        yield from errors_as_checks("spark", check_spark(places.spark, places.probe))

@@ -53,3 +53,8 @@ def test_doctor_without_kafka_or_archive_checks_the_machine(cli: Cli) -> None:
 )
 def test_clock_is_judged_with_room_for_whole_seconds(stamped: int, verdict: str) -> None:
     assert _skew(stamped, 1_000_000, 1_000_100).verdict is CheckStatus(verdict)
+
+
+def test_spark_is_refused_together_with_no_spark(cli: Cli) -> None:
+    assert cli.run("doctor", "--spark", "--no-spark") == 2
+    assert "--spark cannot be combined with --no-spark" in cli.err

@@ -1,0 +1,76 @@
+"""What executors report, as the findings of the doctor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkeep.check_result import Check, CheckStatus
+from kafkeep.maintenance import check_executors
+from kafkeep.maintenance.check_executors import (
+    ExecutorProbe,
+    Versions,
+    compare_versions,
+    merge_checks,
+    run_probe,
+)
+
+HERE = Versions(python="3.11.7", pyspark="4.2.0", kafkeep="1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("other", "subject", "verdict"),
+    [
+        ({}, "", "pass"),
+        ({"python": "3.11.9"}, "executor python", "warn"),
+        ({"python": "3.12.7"}, "executor python", "fail"),
+        ({"pyspark": "4.2.1"}, "executor pyspark", "warn"),
+        ({"pyspark": "4.1.0"}, "executor pyspark", "fail"),
+        ({"kafkeep": "1.2.4"}, "executor kafkeep", "fail"),
+    ],
+)
+def test_versions_that_differ_are_named_with_the_drivers(
+    other: dict[str, str], subject: str, verdict: str
+) -> None:
+    checks = {check.subject: check for check in compare_versions(HERE, replace(HERE, **other))}
+    assert len(checks) == 3
+    for name, check in checks.items():
+        expected = verdict if name == subject else "pass"
+        assert check.verdict is CheckStatus(expected), check
+        assert (check.hint is None) == (expected == "pass")
+        assert check.exit_code == (1 if expected == "fail" else 0)
+
+
+def test_executors_that_report_the_same_are_one_finding() -> None:
+    good = Check(CheckStatus.PASS, "executor kafka", "cluster x")
+    bad = Check(CheckStatus.FAIL, "executor kafka", "no answer", "Open the network.", 1)
+    other = Check(CheckStatus.PASS, "executor python", "3.11.7")
+    found = list(merge_checks([("b", good), ("b", other), ("a", good), ("a", other), ("c", bad)]))
+    assert [(check.subject, check.what, check.exit_code) for check in found] == [
+        ("executor kafka", "cluster x, on a, b", 0),
+        ("executor kafka", "no answer, on c", 1),
+        ("executor python", "3.11.7, on a, b", 0),
+    ]
+
+
+def test_an_archive_that_an_executor_does_not_have_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_executors, "compile_kernels", lambda: None)
+    probe = ExecutorProbe(driver=Versions.here(), archive=str(tmp_path / "elsewhere"))
+    found = {body["subject"]: body for _, body in run_probe(probe)}
+    assert found["executor store"]["verdict"] == "fail"
+    assert found["executor store"]["exit_code"] == 10
+    assert {body["verdict"] for name, body in found.items() if name != "executor store"} == {"pass"}
+
+
+def test_loops_that_cannot_be_compiled_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(check_executors, "compile_kernels", refuse)
+    found = {body["subject"]: body for _, body in run_probe(ExecutorProbe(driver=HERE))}
+    assert found["executor kernels"]["verdict"] == "fail"
+    assert "no locator" in found["executor kernels"]["what"]
