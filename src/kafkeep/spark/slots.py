@@ -74,6 +74,8 @@ def await_executors(session: Session) -> None:
     began = changed = time.monotonic()
     while (now := time.monotonic()) - began < _START_S:
         running = _scheduler_slots(context)
+        if running is None:
+            return
         if running != seen:
             seen, changed = running, now
         if seen and (0 < wanted <= seen or now - changed >= settle_s):
@@ -81,13 +83,13 @@ def await_executors(session: Session) -> None:
         time.sleep(_POLL_S)
 
 
-def _scheduler_slots(context: SparkContext) -> int:
-    """Ask Spark's scheduler; 0 when it has no executor, or does not say."""
+def _scheduler_slots(context: SparkContext) -> int | None:
+    """Ask Spark's scheduler; 0 while it has no executor, None from one that does not say."""
     with suppress(Exception):
         scala: Any = context._jsc.sc()
         profile = scala.resourceProfileManager().defaultResourceProfile()
         return int(scala.maxNumConcurrentTasks(profile))
-    return 0
+    return None
 
 
 def _executors(context: SparkContext) -> int:
