@@ -1,4 +1,4 @@
-"""Follow a cluster: run cycles until stopped, wait between them, ride out transient failures."""
+"""Follow a cluster: run cycles until stopped, wait between them, retry. Runs on the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open everything a backup needs, run it, close it."""
+"""Open everything that a backup needs, run it, and close it. Runs on the driver."""
 
 from __future__ import annotations
 

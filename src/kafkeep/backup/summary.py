@@ -1,4 +1,4 @@
-"""The totals of a backup, counted with each commit."""
+"""The totals of a backup, counted with each commit. Runs on the driver."""
 
 from __future__ import annotations
 

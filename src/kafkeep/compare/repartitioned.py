@@ -1,6 +1,6 @@
 """Compare topics whose records were repartitioned.
 
-Both sides must hold the same records, and the records of each key in the same order.
+Both sides must hold the same records, and the records of each key in the same order. Runs in tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The result of a comparison, for output and reports."""
+"""The result of a comparison, for output and reports. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compare two record streams in bounded memory: bytes while they are equal, then digests.
 
 Where the streams differ, a window of digests of each is aligned. The window grows until enough of
-it is equal again.
+it is equal again. Runs in tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an environment will be: what is asked, joined with what its folder already holds."""
+"""Plan a development environment: the given options, joined with the state of its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkeep.errors import UsageError
 
 
 def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> DevState:
-    """Join what is asked with what the folder holds, whose size cannot be changed.
+    """Join the given options with the state of the folder, whose size cannot be changed.
 
     Servers that run keep their ports; dead ones are dropped, so that they are started anew. A
     registry belongs to it when it is asked for, or runs.

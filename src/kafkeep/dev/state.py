@@ -1,4 +1,4 @@
-"""What a development environment is: the options it is made from, and what runs in it."""
+"""The state of a development environment: its options and its servers."""
 
 from __future__ import annotations
 

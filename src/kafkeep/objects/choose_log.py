@@ -1,6 +1,7 @@
 """Choose the log, the topics and the incarnations that a command reads. Reads logs, no objects.
 
-A log is preferred if its objects hold more of each record; ``what_is_missing`` says what they lack.
+A log is preferred if its objects hold more of each record; ``what_is_missing`` lists what they
+lack. Runs on the driver.
 """
 
 from __future__ import annotations

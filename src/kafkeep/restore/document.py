@@ -2,7 +2,7 @@
 
 Each revision is an object of its own under ``_kafkeep/restores/<id>/``. It is created once, and the
 newest counts, so a worker that was replaced notices it. A producer id is in the document before
-the first batch is sent under it.
+the first batch is sent under it. Read and written on the driver.
 """
 
 from __future__ import annotations

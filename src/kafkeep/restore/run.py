@@ -1,4 +1,4 @@
-"""Open the clients of a restore or of a group move, run it, and close them."""
+"""Open the clients of a restore or of a group move, run it, close them. Runs on the driver."""
 
 from __future__ import annotations
 
