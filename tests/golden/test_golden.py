@@ -79,7 +79,7 @@ def test_a_stored_archive_whose_offsets_were_moved_reads_as_before(name: str) ->
 
 def test_a_stored_commit_with_a_flipped_bit_is_refused_by_its_checksum() -> None:
     store = load("checksums/flipped")
-    with pytest.raises(DamagedError, match=r"0012\.json is damaged: its checksum does not fit"):
+    with pytest.raises(DamagedError, match=r"0012\.json is damaged: its checksum does not match"):
         load_view(store, "backup")
     assert load_view(store, "backup", commit=11).positions[ORDERS] == 50
 

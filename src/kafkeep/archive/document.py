@@ -188,7 +188,7 @@ def check_checksum(body: bytes, key: str) -> None:
     Called before a document is parsed, so that a flipped bit in its version is reported as damage.
     """
     if body.startswith(_HEAD) and not has_valid_checksum(body):
-        raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
+        raise DamagedError(f"{key} is damaged: its checksum does not match", hint=HINT)
 
 
 def require_checksum(
@@ -202,7 +202,7 @@ def require_checksum(
     if has_valid_checksum(body):
         return
     if FIELD in document or set(document) - set(older_fields):
-        raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
+        raise DamagedError(f"{key} is damaged: its checksum does not match", hint=HINT)
 
 
 def parse_with_checksum(

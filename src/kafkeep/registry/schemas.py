@@ -150,7 +150,9 @@ def _parse(answer: Mapping[str, Any], name: str) -> tuple[int, RegisteredSchema]
     try:
         return int(answer["id"]), RegisteredSchema.from_json(answer)
     except (KeyError, TypeError, ValueError) as error:
-        raise TransientError(f"the schema registry's answer about {name} is no schema") from error
+        raise TransientError(
+            f"the schema registry's answer about {name} is not a schema"
+        ) from error
 
 
 def _keys(subjects: Mapping[str, RegistrySubject]) -> set[tuple[str, int]]:
@@ -303,7 +305,9 @@ def register_version(registry: Registry, subject: str, schema: RegisteredSchema)
             "is incompatible, set the subject's compatibility to NONE until it is registered.",
         ) from error
     if answer is None:
-        raise PreflightError(f"{subject}: the registry does not find what it has registered")
+        raise PreflightError(
+            f"{subject}: the registry does not return the schema that it has registered"
+        )
     return id, int(answer["version"])
 
 

@@ -364,7 +364,7 @@ def _read_snappy(data: bytes) -> bytes:
         raise ValueError("it is too large")
     found = bytes(cramjam.snappy.decompress_raw(data[:-4]))
     if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
-        raise ValueError("its checksum does not fit")
+        raise ValueError("its checksum does not match")
     return found
 
 

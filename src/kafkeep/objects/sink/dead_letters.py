@@ -161,7 +161,7 @@ def _send(wire: Wire, topic: str, records: list[Record]) -> None:
     answer: Any = wire.produce({(topic, 0): body}).result()[topic, 0]
     if answer.error_code == _TOO_LARGE:
         raise KafkeepError(
-            f"dead-letter topic {topic} does not take a letter of {len(body)} bytes",
+            f"dead-letter topic {topic} does not accept a dead letter of {len(body)} bytes",
             hint="Raise max.message.bytes of that topic.",
         )
     if answer.error_code:

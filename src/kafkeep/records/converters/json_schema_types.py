@@ -167,7 +167,7 @@ class _Reading:
     def _resolved(self, node: Any) -> dict[str, Any]:
         found = self._find(str(node["$ref"])) if "$ref" in node else node
         if not isinstance(found, dict):
-            raise UnsupportedSchemaError("a part of allOf is no schema")
+            raise UnsupportedSchemaError("a part of allOf is not a schema")
         return found
 
     def _inside(self, ref: str) -> _Reading:

@@ -143,7 +143,7 @@ def _write_json(value: bytes | None) -> str | None:
         case b'"':
             return unescape(value or b"")
         case b"{" | b"[":
-            raise ValueError("an object or a list is no part of a path")
+            raise ValueError("an object or a list cannot be part of a path")
     return (value or b"").decode()
 
 
@@ -152,7 +152,7 @@ def unescape(string: bytes) -> str:
     try:
         text: str = orjson.loads(string)
     except orjson.JSONDecodeError:
-        raise ValueError("half of a surrogate pair is no part of a path") from None
+        raise ValueError("half of a surrogate pair cannot be part of a path") from None
     return text
 
 
@@ -249,7 +249,9 @@ def _read_leaf(schema: Schema, leaf: pa.Array) -> CodedTexts:
     if schema.kind in (Kind.STRUCT, Kind.ARRAY, Kind.MAP):
         rows = true_rows(leaf.is_valid())
         if len(rows):
-            raise RowProblem(int(rows[0]), f"a field of type {schema.kind} is no part of a path")
+            raise RowProblem(
+                int(rows[0]), f"a field of type {schema.kind} cannot be part of a path"
+            )
         return CodedTexts(np.zeros(len(leaf), np.int64), [None])
     encoded = pc.dictionary_encode(leaf, null_encoding="encode")
     codes = codes_of(encoded)

@@ -120,7 +120,7 @@ class DateFormat:
         if the text does not match the pattern.
         """
         if letters := unreadable_letters(self.pattern):
-            raise ValueError(f"times cannot be read by the letters {letters}")
+            raise ValueError(f"times cannot be parsed with the pattern letters {letters}")
         read = _Read(text)
         for i, part in enumerate(self.pattern):
             if isinstance(part, str):

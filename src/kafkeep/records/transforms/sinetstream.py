@@ -277,7 +277,7 @@ def _parse_array(schema: Schema, array: pa.Array) -> pa.Array:
         raise _not_bytes(java_class(schema))
     checked = check_texts(array if schema.kind is Kind.BYTES else array.view(pa.binary()))
     for row in checked.bad.tolist():
-        raise RecordError(f"what ParseJson is for is not JSON: {checked.why(row)}")
+        raise RecordError(f"the field that ParseJson reads is not JSON: {checked.why(row)}")
     return checked.texts
 
 

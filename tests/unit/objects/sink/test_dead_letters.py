@@ -103,7 +103,7 @@ def test_large_records_do_not_make_a_request_kafka_refuses() -> None:
 
 
 def test_a_letter_too_large_for_its_topic_is_no_reason_to_try_for_ever() -> None:
-    with pytest.raises(KafkeepError, match="dead does not take a letter") as caught:
+    with pytest.raises(KafkeepError, match="dead does not accept a dead letter") as caught:
         send(Topic(most_bytes=1000), made(letter(1, 2000), end=2))
     assert not isinstance(caught.value, TransientError)
     assert "max.message.bytes" in (caught.value.hint or "")
