@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from tests.support.cluster import Cluster
 from tests.support.connect.serve_processes import PARTITIONS, Service, Topic, World
+from tests.support.faults.s3_proxy import Answer, FaultProxy, Rule
 from tests.support.independent_client import assert_same, dump
 from tests.support.waiting import PATIENCE_S, until
 
@@ -34,14 +36,27 @@ def world(services: DevStatus, tmp_path_factory: pytest.TempPathFactory) -> Iter
     sys.stderr.write(made.log.read_text()[-10_000:])
 
 
-def backup(world: World, service: Service, name: str, records: int = RECORDS) -> Topic:
+def long_text(number: int) -> str:
+    return f"{number:08}" * 64
+
+
+def card(number: int) -> str:
+    return json.dumps({"number": number, "card": str(number)})
+
+
+def backup(
+    world: World,
+    service: Service,
+    name: str,
+    records: int = RECORDS,
+    value: Callable[[int], str] = long_text,
+) -> Topic:
     """Fill a topic, let a connector archive it, and wait until all of it is."""
     topic = world.topic(name)
     producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
     for number in range(records):
         for partition in range(PARTITIONS):
-            value = f"{number:08}".encode() * 64
-            producer.produce(topic.name, value, key=str(number), partition=partition)
+            producer.produce(topic.name, value(number), key=str(number), partition=partition)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
     kept = ("topics", "s3.region", "store.url", "aws.")
@@ -148,6 +163,75 @@ def test_a_refused_restore_says_why_and_a_paused_one_continues(world: World) -> 
 
     service.call("DELETE", f"{API}/{refused}", expect=204)
     service.call("GET", f"{API}/{refused}", expect=404)
+
+
+def test_a_restore_from_a_read_only_archive_keeps_its_state_in_the_service(world: World) -> None:
+    service, s3 = world.running[-1], world.services.s3
+    topic = f"killed-{world.folder}"
+    with FaultProxy(s3.endpoint) as proxy:
+        proxy.add(Rule(Answer(403, "AccessDenied"), method="PUT|POST|DELETE"))
+        asked = {
+            "archive": f"s3://{s3.bucket}/{world.folder}-killed",
+            "store.url": proxy.url,
+            "s3.region": s3.region,
+            "aws.access.key.id": s3.access_key,
+            "aws.secret.access.key": s3.secret_key,
+            "topics": f"{topic}:{topic}-read-only",
+            "restore.rate": RATE,
+        }
+        refused = service.call("POST", API, {"config": asked}, expect=201)["id"]
+        act(service, refused, "start")
+        failed = until(lambda: _in_state(service, refused, "failed"), "the archive is read-only")
+        assert "restore.state" in failed["hint"]
+        assert world.cluster.partitions(f"{topic}-read-only") == []
+
+        kept = {**asked, "restore.state": "service"}
+        id = service.call("POST", API, {"config": kept}, expect=201)["id"]
+        act(service, id, "start")
+        until(lambda: written(service, id) > 0, "records are written")
+        service.kill()
+        again = world.start().wait_ready()
+        done = wait(again, id, "done")
+        assert 0 < done["result"]["already_there"] < RECORDS * PARTITIONS, "it was killed between"
+        act(again, id, "proof")
+        assert wait(again, id, "done", "/proof")["verdict"] == "good"
+    source, found = (
+        dump(world.services.bootstrap_servers, t) for t in (topic, f"{topic}-read-only")
+    )
+    assert_same(source, found)
+
+
+def test_a_proof_applies_the_transforms_of_its_restore(world: World) -> None:
+    service = world.running[-1]
+    topic = backup(world, service, "masked", records=50, value=card)
+    target = f"{topic.name}-masked"
+    id = create(
+        service,
+        "masked",
+        topics=f"{topic.name}:{target}",
+        **{
+            "transforms": "mask",
+            "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+            "transforms.mask.fields": "card",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+        },
+    )
+    act(service, id, "start")
+    wait(service, id, "done")
+    found = dump(world.services.bootstrap_servers, target)
+    assert {json.loads(one.value)["card"] for some in found.values() for one in some} == {""}
+    act(service, id, "proof")
+    proven = wait(service, id, "done", "/proof")
+    assert (proven["verdict"], proven["result"]["matched"]) == ("good", 50 * PARTITIONS)
+
+    producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
+    producer.produce(target, b'{"number": 0, "card": "0"}', key=b"0", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    act(service, id, "proof")
+    proven = wait(service, id, "done", "/proof")
+    assert (proven["verdict"], proven["result"]["matched"]) == ("warn", 50 * PARTITIONS)
+    assert proven["result"]["found"] == 50 * PARTITIONS + 1
 
 
 def _in_state(service: Service, id: str, state: str) -> Any:

@@ -43,6 +43,7 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.kafka import Locations
 from kafkeep.options.maintenance import CompareOptions
+from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.units import count_of, format_size
 from kafkeep.spark.background_session import BackgroundSession
@@ -100,8 +101,14 @@ def compare(
     *,
     name: str | None = None,
     on_progress: OnProgress | None = None,
+    changes: ChangeOptions | None = None,
+    documents: ObjectStore | None = None,
 ) -> CompareResult:
-    """Compare as ``run_compare`` does, on a session that is opened once the plan is made."""
+    """Compare as ``run_compare`` does, on a session that is opened once the plan is made.
+
+    ``changes`` are the transforms of the restore: archived records are compared as they change
+    them. ``documents`` holds the documents of restores; None: the archive holds them.
+    """
     with Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
         admin = Admin(wire)
@@ -109,17 +116,18 @@ def compare(
         view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
         chosen = choose_topics(view.topics, options)
         targets = describe_targets(
-            admin, [target for _, target in chosen], load_restored_topics(store)
+            admin, [target for _, target in chosen], load_restored_topics(documents or store)
         )
         expiry = Expiry(store, view, now_ms())
         plans = []
         for newest, name_there in chosen:
             target = targets[name_there]
             source = as_restored(view.topics, newest, target.restored, options)
-            plans.append(plan_topic(_load_side(view, source, expiry), target, options))
+            plans.append(plan_topic(_load_side(view, source, expiry), target, options, changes))
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
-        reading = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
+        reading = load_read_options(store, view) if of_sink else NO_OPTIONS
+        reading = replace(reading.read_only(), asked=changes)
         began_ms = now_ms()
         session = open_session()
         started = time.monotonic()

@@ -28,6 +28,7 @@ from kafkeep.objects.sink.read_windows import (
 )
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.option import did_you_mean
+from kafkeep.options.record_changes import ChangeOptions
 
 
 def archive_part(
@@ -108,15 +109,18 @@ def as_restored(
     return topics.get(restored.source, newest)
 
 
-def check_comparable(topic: str, restored: RestoredTopic) -> None:
-    """Refuse a topic whose restore filtered or transformed its records."""
+def check_comparable(
+    topic: str, restored: RestoredTopic, changes: ChangeOptions | None = None
+) -> None:
+    """Refuse a topic whose restore filtered its records, or transformed them in another way."""
     if restored.asked.get("filter"):
         raise PreflightError(
             f"topic {topic} was restored with --filter: filtered records cannot be distinguished "
             "from lost ones",
             hint="Leave it out with --topics.",
         )
-    if restored.asked.get("transforms"):
+    known = changes.to_json().get("transforms") if changes is not None else None
+    if restored.asked.get("transforms") not in (None, known):
         raise PreflightError(
             f"topic {topic} was restored with transforms: its records are not the archived ones",
             hint="Leave it out with --topics.",
@@ -229,13 +233,18 @@ def choose_topics(
     return [(chosen[source], target) for source, target in pairs]
 
 
-def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) -> TopicComparison:
+def plan_topic(
+    side: ArchiveSide,
+    target: TargetTopic,
+    options: CompareOptions,
+    changes: ChangeOptions | None = None,
+) -> TopicComparison:
     """Plan one topic; raise PreflightError if its partitions differ without an explanation.
 
     Expired objects are left out with a note.
     """
     source, entries, expired = side.info, side.entries, side.expired
-    check_comparable(target.name, target.restored)
+    check_comparable(target.name, target.restored, changes)
     fields = comparable(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
     for partition_id, mine in entries_by_partition(entries).items():

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from kafkeep.archive.entry import Entry
 from kafkeep.errors import PreflightError, RecordError
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 from kafkeep.kafka.batch.layout import TimestampType
@@ -110,6 +112,7 @@ def _as_it_stands(column: Column) -> pa.BinaryArray:
 
 PlainRole = Literal["key", "value"]
 Encode = Callable[[Column], pa.BinaryArray]
+ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
 _SIDES: tuple[PlainRole, PlainRole] = ("key", "value")
@@ -249,6 +252,14 @@ class RecordChange:
         if undecoded and is_plain_bytes(column) and not self._encodes_bytes:
             return column.array
         return self._encode[role](column)
+
+
+def open_segment_change(
+    options: ChangeOptions, entry: Entry, *, read_only: bool = False
+) -> ChangeRecords:
+    """Return what changes the records of a segment, batch by batch."""
+    change = RecordChange(options, entry.partition_id.topic, read_only=read_only)
+    return partial(change.apply_to_records, partition=entry.partition_id.partition, where=entry.key)
 
 
 def _filled(

@@ -39,22 +39,39 @@ def iter_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one partition in ``RECORD_SCHEMA``, ordered by offset.
 
-    Segments are decoded without aborted records. For the order of a sink's records see
-    ``iter_window``. Only objects that may hold records of ``range`` are read. Raise DamagedError,
-    with the object's key, when an object differs from its entry in the log.
+    Segments are decoded without aborted records. Records are changed as ``options`` say. For the
+    order of a sink's records see ``iter_window``. Only objects that may hold records of ``range``
+    are read. Raise DamagedError, with the object's key, when an object differs from its entry in
+    the log.
     """
     for window in iter_windows(entries):
         wanted = window.range if range is None else window.range.overlap(range)
         if wanted is None:
             continue
         if window.is_segment:
-            for batches in iter_segment(store, window.entries[0], wanted):
-                yield from iter_decode(batches, wanted)
+            yield from _segment_records(store, window.entries[0], wanted, options)
         else:
             for batch in iter_window(store, window, options=options):
                 found = inside(batch, wanted)
                 if found.num_rows:
                     yield found
+
+
+def _segment_records(
+    store: ObjectStore, entry: Entry, wanted: OffsetRange, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    change = None
+    if options.changes is not None:
+        # Converters and transforms take a while to import; segments as they are need none.
+        from kafkeep.objects.record_changes import open_segment_change  # noqa: PLC0415
+
+        change = open_segment_change(options.changes, entry, read_only=not options.registers)
+    for batches in iter_segment(store, entry, wanted):
+        for records in iter_decode(batches, wanted):
+            if change is None:
+                yield records
+            else:
+                yield from change(records)
 
 
 def iter_window(

@@ -152,7 +152,7 @@ def save_document(store: ObjectStore, document: RestoreDocument) -> None:
     except AccessDeniedError as error:
         raise AccessDeniedError(
             f"the restore's document cannot be written: {error.message}",
-            hint="Give --state FOLDER to keep it outside of a read-only archive.",
+            hint="Set --state to keep it outside of a read-only archive.",
         ) from error
     raise PreflightError(
         "another run of this restore is in progress",

@@ -77,11 +77,15 @@ def open_restore(
     unlogged: UnloggedOptions | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     connect_timeout_ms: int | None = None,
+    documents: ObjectStore | None = None,
 ) -> Iterator[RestoreJob]:
-    """Yield the restore with its clients open, to plan it and to run it on any Spark session."""
+    """Yield the restore with its clients open, to plan it and to run it on any Spark session.
+
+    ``documents`` is where its state is kept; None: where the options say.
+    """
     with Wire(locations.kafka, connect_timeout_ms=connect_timeout_ms) as wire:
         store, admin = open_store(locations.archive, locations.storage), Admin(wire)
-        documents = open_documents(options.state, locations.storage, store)
+        documents = documents or open_documents(options.state, locations.storage, store)
         source = _open_source(store, options, unlogged, admin, documents)
         yield RestoreJob(
             options=source.options,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kafkeep.connect.connectors.source_keys import PRODUCER, RESTORE, restore_options
 from kafkeep.connect.model import RestError
-from kafkeep.connect.runs.restore import ARCHIVE_ID
+from kafkeep.connect.runs.restore import ARCHIVE_ID, STATE
 from kafkeep.options.selection import parse_renames
 from kafkeep.ui.config_form import PREFIX, ConfigField, ConfigForm, parse_lines
 
@@ -36,7 +36,7 @@ OFTEN = (
 MORE = tuple(
     key for key in (RESTORE + one.name for one in restore_options()) if key not in (*WHAT, *OFTEN)
 )
-WHERE = (SERVERS, *OFTEN, *MORE)
+WHERE = (SERVERS, *OFTEN, *MORE, STATE)
 
 
 @dataclass(frozen=True, slots=True)

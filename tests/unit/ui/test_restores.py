@@ -13,10 +13,12 @@ from tests.support.waiting import until
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.v1.restores import newest_proof
 from kafkeep.connect.runs.run import Run, RunProgress, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import RestSecurity
+from kafkeep.errors import UsageError
 from kafkeep.maintenance.report import ReportPage, Table, Timeline, report_to_json
 from kafkeep.store.open import open_store
 
@@ -115,6 +117,32 @@ def test_the_wizard_makes_a_restore_step_by_step(
     page = browser.post(f"{here}/where", token, 400, **moved).text
     assert "must be written out again" in page
     assert service.runs.find(draft.id).asked == asked
+
+
+def test_the_state_of_a_restore_from_a_read_only_archive_is_kept_in_the_service(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}/where"
+    assert '<option value="service">' in browser.get(here)
+    token = browser.token(here)
+    browser.post(here, token, **{"key:restore.state": "service"})
+    asked = service.runs.find(draft.id).asked
+    assert asked["restore.state"] == "service"
+    assert service.restores.parse(asked).is_state_in_service
+    assert '<option value="service" selected>' in browser.get(here)
+    browser.post(here, token, **{"key:restore.state": ""})
+    assert not service.restores.parse(service.runs.find(draft.id).asked).is_state_in_service
+    with pytest.raises(UsageError, match=r"restore\.state"):
+        service.restores.parse({**asked, "restore.state": "elsewhere"})
+
+
+def test_a_restore_that_filtered_records_cannot_be_proven(
+    service: ConsoleService, draft: Run
+) -> None:
+    asked = {**draft.asked, "restore.filter": "key=5"}
+    store(service, draft, stage=RunStage.DONE, result=RESULT, asked=asked)
+    with pytest.raises(RestError, match="filtered"):
+        service.runs.check("proof", {"restore": draft.id})
 
 
 def test_pages_of_a_topic_and_an_archive_lead_to_the_wizard(

@@ -289,7 +289,8 @@ def in_keys(text: str) -> str:
     """
     if "kafkeep " in text:
         return text
-    keys = {one.name: RESTORE + one.name for one in restore_options()} | {"topics": "topics"}
+    names = [*(one.name for one in restore_options()), "state"]
+    keys = {name: RESTORE + name for name in names} | {"topics": "topics"}
 
     def key_of(flag: re.Match[str]) -> str:
         return keys.get(flag[1].replace("-", "."), flag[0])

@@ -65,6 +65,8 @@ class ProofRuns:
                 lambda: context,
                 name=run.result["log"],
                 on_progress=on_progress,
+                changes=self._restores.changes(request),
+                documents=self._restores.documents(request),
             )
         return RunResult(
             verdict=_VERDICTS[result.verdict],
@@ -91,7 +93,14 @@ class ProofRuns:
             raise RestError(
                 409, "The bucket has no log of kafkeep's, so there is nothing to compare with"
             )
-        return run, self._restores.parse(self._resolve(run.asked))
+        request = self._restores.parse(self._resolve(run.asked))
+        if request.options.filter:
+            raise RestError(
+                409,
+                "The restore filtered records, and left-out records cannot be distinguished from "
+                "lost ones",
+            )
+        return run, request
 
 
 def _compared(run: Run, request: RestoreRequest) -> CompareOptions:

@@ -2,8 +2,9 @@
 
 A restore is asked for with the keys of the connector class ``kafkeep.Restore``. ``archive.id``
 names an archive of the service's connectors; ``archive`` or ``s3.bucket.name`` and the keys beside
-it name any other. ``producer.override.…`` names another cluster. The restore's own document in the
-archive makes it exactly once: a run that is executed again resumes where the last attempt stopped.
+it name any other. ``producer.override.…`` names another cluster. The restore's own document, in
+the archive or in the service's state, makes it exactly once: a run that is executed again resumes
+where the last attempt stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.archives import Archives
 from kafkeep.connect.connectors.families import OUR_SOURCE
@@ -25,16 +27,20 @@ from kafkeep.connect.runs.run import RunProgress
 from kafkeep.maintenance.report_pages import restore_page
 from kafkeep.objects.unlogged.view import NAME as NO_LOG
 from kafkeep.options.kafka import Locations
-from kafkeep.options.option import ConfigErrors
+from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
+from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.options.unlogged import UnloggedOptions, is_read_key
+from kafkeep.options.unlogged import UnloggedOptions, changes_of_log, is_read_key
 from kafkeep.restore.document import load_document
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.preflight import Preflight
 from kafkeep.restore.run import open_restore
+from kafkeep.store.open import open_store
 
 ARCHIVE_ID = "archive.id"
+STATE = "restore.state"
+IN_SERVICE = "service"
 NAME = "restore"
 _NOT_ASKED = ("name", "connector.class", "poll.interval.ms")
 _PLAN_TIMEOUT_MS = 5_000
@@ -49,6 +55,20 @@ class RestoreRequest:
     locations: Locations = field(repr=False)
     unlogged: UnloggedOptions | None = field(default=None, repr=False)
     tasks_max: int | None = None
+    is_state_in_service: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreStateOptions:
+    """Where a restore keeps its state; a connector always keeps it in the service's state."""
+
+    state: str = option(
+        STATE,
+        "Where the state of the restore is kept: in the archive, or in the service's state if the "
+        "archive is read-only.",
+        default="archive",
+        parse=one_of(STATE, "archive", IN_SERVICE),
+    )
 
 
 class RestoreRuns:
@@ -64,6 +84,7 @@ class RestoreRuns:
     def connector_config(self, asked: Mapping[str, str]) -> dict[str, str]:
         """Return the keys of ``kafkeep.Restore`` that mean the same; empty values are not set."""
         config = {key: text.strip() for key, text in asked.items() if text.strip()}
+        config.pop(STATE, None)
         id = config.pop(ARCHIVE_ID, None)
         if id is not None:
             config["archive"] = self._archives().place(id).address
@@ -87,6 +108,7 @@ class RestoreRuns:
             ),
             unlogged=UnloggedOptions.parse(texts) if texts else None,
             tasks_max=config.tasks_max,
+            is_state_in_service=_state_of(asked) == IN_SERVICE,
         )
 
     def plan(self, asked: Mapping[str, str]) -> Preflight:
@@ -97,6 +119,7 @@ class RestoreRuns:
             request.locations,
             unlogged=request.unlogged,
             connect_timeout_ms=_PLAN_TIMEOUT_MS,
+            documents=self.documents(request),
         ) as job:
             return job.preflight()
 
@@ -110,7 +133,12 @@ class RestoreRuns:
         context = work.bind(self._context())
         began = time.monotonic()
         work.report(RunProgress(phase="Planning and checking"))
-        with open_restore(request.options, request.locations, unlogged=request.unlogged) as job:
+        with open_restore(
+            request.options,
+            request.locations,
+            unlogged=request.unlogged,
+            documents=self.documents(request),
+        ) as job:
             job.slots = partial(slots_within, context, request.tasks_max)
             with context.slot:
                 preflight = job.preflight()
@@ -130,6 +158,26 @@ class RestoreRuns:
             },
             report=restore_page(summary, request.locations, now_ms()),
         )
+
+    def changes(self, request: RestoreRequest) -> ChangeOptions | None:
+        """Return the changes to the records of a log; None if they are restored unchanged."""
+        changes = changes_of_log(request.unlogged, request.locations.archive)
+        if changes is None or not changes.transforms:
+            return None
+        return changes.under(dict(request.options.topics))
+
+    def documents(self, request: RestoreRequest) -> ObjectStore | None:
+        """Return the service's place for the state of restores; None: it is in the archive."""
+        if not request.is_state_in_service:
+            return None
+        context = self._context()
+        address = f"{context.state_address.rstrip('/')}/restores"
+        return open_store(address, context.state_storage, create=True)
+
+
+def _state_of(asked: Mapping[str, str]) -> str:
+    text = asked.get(STATE, "").strip()
+    return parse_group(RestoreStateOptions, {STATE: text} if text else {}).state
 
 
 def _reporter(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,6 @@ from kafkeep.restore.read import (
 )
 from kafkeep.restore.routing.routing import Routing
 from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice
-
-ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 UNPACKED_BYTES = 4 << 20
 NO_TIME = -1
@@ -111,18 +108,16 @@ class SourceRows:
             for unpacked in iter_unpacked(data, max_bytes=UNPACKED_BYTES):
                 yield walk_records(unpacked, part.range), int(unpacked.batches.codec.max(initial=0))
 
-    def _change(self, part: WindowSlice) -> ChangeRecords | None:
+    def _change(
+        self, part: WindowSlice
+    ) -> Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]] | None:
         """Return the transform of a segment's records; None if they do not change."""
         if self.options.changes is None:
             return None
         # Converters and transforms take a while to import; segments as they are need none.
-        from kafkeep.objects.record_changes import RecordChange  # noqa: PLC0415
+        from kafkeep.objects.record_changes import open_segment_change  # noqa: PLC0415
 
-        entry = part.window.entries[0]
-        change = RecordChange(self.options.changes, entry.partition_id.topic)
-        return partial(
-            change.apply_to_records, partition=entry.partition_id.partition, where=entry.key
-        )
+        return open_segment_change(self.options.changes, part.window.entries[0])
 
 
 def _walked(records: Iterator[pa.RecordBatch], codec: int) -> Iterator[tuple[RecordFields, int]]:

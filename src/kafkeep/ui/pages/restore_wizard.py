@@ -16,7 +16,7 @@ from kafkeep.connect.catalog.archives import ArchiveLog
 from kafkeep.connect.catalog.logged_topics import LoggedTopic, summarize_log
 from kafkeep.connect.model import RestError
 from kafkeep.connect.runs import restore
-from kafkeep.connect.runs.restore import ARCHIVE_ID
+from kafkeep.connect.runs.restore import ARCHIVE_ID, IN_SERVICE, STATE
 from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
@@ -174,6 +174,9 @@ def _where(visit: Visit, run: Run, asked: Mapping[str, str], problem: str, statu
         other=visit.form.get(rf.OTHER) or rf.other_lines(asked),
         often=rf.fields_of(form, rf.OFTEN),
         more=rf.fields_of(form, rf.MORE),
+        state_key=STATE,
+        in_service=IN_SERVICE,
+        is_state_in_service=asked.get(STATE) == IN_SERVICE,
         problem=problem,
     )
 

@@ -223,6 +223,7 @@ def test_metrics_and_status_report_the_same_lag_and_stall() -> None:
         ("append with --into-non-empty.", "append with restore.into.non.empty."),
         ("(--topics a:new-a), or delete it", "(topics a:new-a), or delete it"),
         ("--partitions and --groups", "restore.partitions and restore.groups"),
+        ("Set --state to keep it.", "Set restore.state to keep it."),
         ("--port, --no-such-flag", "--port, --no-such-flag"),
         ("kafkeep restore --schemas map", "kafkeep restore --schemas map"),
         ("a-b--c, key=--", "a-b--c, key=--"),
