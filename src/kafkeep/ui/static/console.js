@@ -108,6 +108,18 @@
     while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at += 1; }
     return (bytes >= 100 || Number.isInteger(bytes) ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[at];
   }
+  // uPlot's default dates are American. Each row: least step in seconds, text of a tick, and what is
+  // added at a new year, month (unused), day, hour, minute, second; 1: it is added, not replaced.
+  const DATE = "\n{YYYY}-{MM}-{DD}";
+  const TIMES = [
+    [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+    [2419200, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+    [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", DATE, null, DATE, null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", DATE, null, DATE, null, null, null, 1],
+    [0.001, "{HH}:{mm}:{ss}.{fff}", DATE, null, DATE, null, null, null, 1],
+  ];
+  const DAYS = [1, 2, 7, 14, 30, 91, 182, 365].map((days) => days * 86400);
   const STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
   function draw(box) {
     const columns = JSON.parse(box.dataset.columns);
@@ -125,7 +137,7 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false },
       scales: { x: isBars ? { range: (_, low, high) => [low - 43200, high + 43200] } : {}, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 80 }, { ...axis, size: 72, incrs: STEPS, values: (_, ticks) => ticks.map(size) }],
+      axes: [{ ...axis, space: 80, values: TIMES, ...(isBars ? { incrs: DAYS } : {}) }, { ...axis, size: 72, incrs: STEPS, values: (_, ticks) => ticks.map(size) }],
       series: [{}, {
         label: "Size", stroke: line, width: isBars ? 0 : 2, fill: isBars ? line : token("--accent-wash"),
         points: { show: false }, ...(isBars ? { paths: uPlot.paths.bars({ size: [0.7, 48] }) } : {}),
