@@ -150,16 +150,22 @@ def move_groups(
 
 
 def preview_groups(
-    options: RestoreOptions, locations: Locations, newest: ArchiveView | None = None
+    options: RestoreOptions,
+    locations: Locations,
+    *,
+    admin: Admin,
+    store: ObjectStore,
+    newest: ArchiveView,
 ) -> tuple[GroupPlan, list[Check]]:
     """Plan a move of groups, with the checks that ``move_groups`` would make; writes nothing.
 
-    ``newest`` is the newest commit of the log that the options name, if it is loaded.
+    The clients are those of the locations. ``newest`` is the newest commit of the log that the
+    options name.
     """
-    with _opened(options, locations, newest) as (job, found):
-        _require_known(job, found)
-        moves = job.plan_moves(found.document)
-        return moves, job.checks(moves)
+    job, found = _group_job(options, locations, admin, store, newest)
+    _require_known(job, found)
+    moves = job.plan_moves(found.document)
+    return moves, job.checks(moves)
 
 
 def put_groups_back(
@@ -171,24 +177,32 @@ def put_groups_back(
 
 
 @contextmanager
-def _opened(
-    options: RestoreOptions, locations: Locations, newest: ArchiveView | None = None
-) -> Iterator[tuple[GroupJob, Preflight]]:
+def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[GroupJob, Preflight]]:
     with Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
-        job = RestoreJob(
-            options=options,
-            locations=locations,
-            admin=Admin(wire),
-            store=store,
-            source=LogSource(store=store, options=options, now_ms=now_ms, newest=newest),
-            documents=open_documents(options.state, locations.storage, store),
-            slots=usable_cores,
-            now_ms=now_ms,
-        )
-        # Records of damaged objects were left out and must not be counted.
-        found = job.preflight() if options.allow_missing else job.plan_only()
-        yield job.group_job(found), found
+        yield _group_job(options, locations, Admin(wire), store)
+
+
+def _group_job(
+    options: RestoreOptions,
+    locations: Locations,
+    admin: Admin,
+    store: ObjectStore,
+    newest: ArchiveView | None = None,
+) -> tuple[GroupJob, Preflight]:
+    job = RestoreJob(
+        options=options,
+        locations=locations,
+        admin=admin,
+        store=store,
+        source=LogSource(store=store, options=options, now_ms=now_ms, newest=newest),
+        documents=open_documents(options.state, locations.storage, store),
+        slots=usable_cores,
+        now_ms=now_ms,
+    )
+    # Records of damaged objects were left out and must not be counted.
+    found = job.preflight() if options.allow_missing else job.plan_only()
+    return job.group_job(found), found
 
 
 def _require_known(job: GroupJob, found: Preflight) -> None:

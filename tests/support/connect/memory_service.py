@@ -230,6 +230,12 @@ class MemoryService:
             for (topic, number), offset in self._offsets[name].items()
         ]
 
+    def offset_page(
+        self, name: str, start: int, count: int, *, max_age_s: float | None = None
+    ) -> tuple[list[Json], int]:
+        found = self.offsets(name)
+        return found[start : start + count], len(found)
+
     def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
         self._need_stopped(name)
         for item in offsets:

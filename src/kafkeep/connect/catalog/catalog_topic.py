@@ -32,6 +32,8 @@ class LiveOffsets:
 
     partitions: Mapping[int, OffsetRange]
     size_bytes: int | None = None
+    age_s: float = 0.0
+    """How long ago they were read: those of many partitions are kept for a while."""
 
     @property
     def offsets(self) -> int:

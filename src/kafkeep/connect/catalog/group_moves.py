@@ -151,7 +151,13 @@ class GroupMoves:
         if any(one.verdict is CheckStatus.FAIL for one in left_out):
             return plan
         try:
-            moves, checks = preview_groups(*self._options(chosen), newest=self._newest(chosen))
+            log = self._archives.log(self._archives.place(chosen.archive), chosen.log)
+            moves, checks = preview_groups(
+                *self._options(chosen),
+                admin=self._cluster.admin(),
+                store=log.store,
+                newest=ArchiveView(log.store, log.loaded),  # it keeps the tables that it reads
+            )
         except (NoSuchArchiveError, PreflightError, UsageError) as error:
             refusal = Check(CheckStatus.FAIL, request.group, error.message, error.hint)
             return replace(plan, checks=(*left_out, refusal))
@@ -277,13 +283,9 @@ class GroupMoves:
         return replace(request, topics=tuple(kept)), tuple(checks)
 
     def _saved(self, request: GroupMoveRequest) -> SavedGroup:
-        found = self._groups.details(
-            request.group,
-            archive=request.archive,
-            log=request.log,
-            commit=request.commit,
-            count=0,
-        ).saved
+        found = self._groups.saved_at(
+            request.group, archive=request.archive, log=request.log, commit=request.commit
+        )
         if found is None or not found.offsets:
             raise RestError(404, f"No archive has offsets of the group {request.group!r}")
         return found
@@ -301,11 +303,6 @@ class GroupMoves:
         storage = place.storage or StorageOptions.from_env()
         kafka = self._cluster.options
         return options, Locations(kafka=kafka, archive=place.address, storage=storage)
-
-    def _newest(self, request: GroupMoveRequest) -> ArchiveView:
-        """Return the newest commit, in a view of its own: a view keeps the tables that it reads."""
-        log = self._archives.log(self._archives.place(request.archive), request.log)
-        return ArchiveView(log.store, log.loaded)
 
     def _beside_live(self, group: str, moves: GroupPlan) -> tuple[PlannedMove, ...]:
         live = self.live_offsets(group)

@@ -193,7 +193,7 @@ class ConsumerGroups:
         ``start`` and ``count`` choose the partitions, in the order of their names.
         """
         choices = self.saved(group)
-        chosen = self._chosen(group, choices, archive, log, commit)
+        chosen = self._choose(group, choices, archive, log, commit)
         problem, state, kind, age_s = "", None, "", 0.0
         live: Mapping[TopicPartition, int] = {}
         members: Sequence[GroupMember] = ()
@@ -241,7 +241,13 @@ class ConsumerGroups:
         ]
         return sorted(found, key=lambda one: (-one.at_ms, one.address, one.log))
 
-    def _chosen(
+    def saved_at(
+        self, group: str, *, archive: str = "", log: str = "", commit: int | None = None
+    ) -> SavedGroup | None:
+        """Return the saved offsets that ``details`` compares with Kafka; asks only archives."""
+        return self._choose(group, self.saved(group), archive, log, commit)
+
+    def _choose(
         self,
         group: str,
         choices: Sequence[SavedGroup],

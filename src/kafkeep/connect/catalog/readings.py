@@ -14,7 +14,7 @@ from kafkeep.errors import KafkeepError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-LARGE = 2_000
+LARGE = 500
 """Smaller readings are never shown again: Kafka answers about so few partitions at once."""
 FRESH_S = 2.0
 _TIMES_LONGER = 20

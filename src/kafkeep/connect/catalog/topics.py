@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from kafkeep.connect.catalog.logged_topics import (
     read_on_summary,
     summarize_log,
 )
+from kafkeep.connect.catalog.readings import Reading
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
 from kafkeep.kafka.admin.admin import ConfigValue
@@ -143,22 +146,43 @@ class TopicCatalog:
         except KafkeepError as error:
             return {}, f"Kafka cannot be read now: {error.message}"
 
-    def with_offsets(self, topics: Sequence[CatalogTopic]) -> tuple[CatalogTopic, ...]:
+    def with_offsets(
+        self, topics: Sequence[CatalogTopic], *, may_be_old: bool = False
+    ) -> tuple[CatalogTopic, ...]:
         """Return topics with their live offsets and sizes; a few requests to each broker.
 
-        Partitions without a leader have no offsets.
+        Partitions without a leader have no offsets. With ``may_be_old``, the offsets of many
+        partitions are those of a moment ago.
         """
         live = {one.name: one.live for one in topics if one.live is not None}
-        admin = self._cluster.admin()
         led = {
             name: [n for n, one in sorted(topic.partitions.items()) if one.leader is not None]
             for name, topic in live.items()
         }
-        keys = [(name, n) for name, numbers in led.items() for n in numbers]
-        if not keys:
+        if not any(led.values()):
             return tuple(topics)
-        starts, ends = admin.offset_bounds(keys)
-        sizes = admin.partition_sizes({name: list(t.partitions) for name, t in live.items()})
+        key = "offsets of topics", tuple((name, one.topic_id) for name, one in live.items())
+        read = partial(self._read_offsets, live, led)
+        reading = self._cluster.readings.get(key, read) if may_be_old else Reading(read()[0])
+        return tuple(
+            replace(one, offsets=replace(reading.value[one.name], age_s=reading.age_s))
+            if one.name in reading.value
+            else one
+            for one in topics
+        )
+
+    def _read_offsets(
+        self, live: Mapping[str, TopicDescription], led: Mapping[str, Sequence[int]]
+    ) -> tuple[Mapping[str, LiveOffsets], int]:
+        """Return the offsets of topics, and of how many partitions they are."""
+        admin = self._cluster.admin()
+        keys = [(name, n) for name, numbers in led.items() for n in numbers]
+        with ThreadPoolExecutor(1) as beside:
+            sized = beside.submit(
+                admin.partition_sizes, {name: list(one.partitions) for name, one in live.items()}
+            )
+            starts, ends = admin.offset_bounds(keys)
+            sizes = sized.result()
         found = {
             name: LiveOffsets(
                 partitions={
@@ -171,7 +195,7 @@ class TopicCatalog:
             )
             for name, topic in live.items()
         }
-        return tuple(replace(one, offsets=found.get(one.name)) for one in topics)
+        return found, len(keys)
 
     def coverage(
         self, topic: CatalogTopic, *, now_ms: int, only: tuple[str, str] | None = None

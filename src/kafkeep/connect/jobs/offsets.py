@@ -108,11 +108,26 @@ def sink_offsets(state: LogState) -> list[dict[str, Any]]:
 
     A partition at its beginning has no offset, as in Connect, unless it was moved there.
     """
+    return [_as_json(key, at) for key, at in moved_positions(state)]
+
+
+def sink_offset_page(state: LogState, start: int, count: int) -> tuple[list[dict[str, Any]], int]:
+    """Return some of ``sink_offsets``, and how many there are. Pure."""
+    found = moved_positions(state)
+    return [_as_json(key, at) for key, at in found[start : start + count]], len(found)
+
+
+def moved_positions(state: LogState) -> list[tuple[TopicPartition, int]]:
+    """Return the positions that ``sink_offsets`` shows, by topic and partition. Pure."""
     return [
-        {"partition": {TOPIC: topic, PARTITION: number}, "offset": {OFFSET: at}}
-        for (topic, number), pid in sorted(newest_partitions(state).items())
+        (key, at)
+        for key, pid in sorted(newest_partitions(state).items())
         if (at := state.positions[pid]) or state.generation(pid)
     ]
+
+
+def _as_json(key: TopicPartition, at: int) -> dict[str, Any]:
+    return {"partition": {TOPIC: key[0], PARTITION: key[1]}, "offset": {OFFSET: at}}
 
 
 def parse_moves(offsets: Sequence[Json]) -> dict[TopicPartition, int | None]:

@@ -272,6 +272,21 @@ class Herder:
         log = self._log_of(name, max_age_s=0)
         return [] if log is None else offsets.sink_offsets(log.loaded.state)
 
+    def offset_page(
+        self, name: str, start: int, count: int, *, max_age_s: float | None = None
+    ) -> tuple[list[Json], int]:
+        """Return some of a connector's offsets, and how many there are."""
+        from kafkeep.connect.jobs import offsets  # noqa: PLC0415 - rarely needed
+
+        if self.type_of(name) == "source":
+            rows = self.offsets(name)
+            return rows[start : start + count], len(rows)
+        log = self._log_of(name, max_age_s)
+        if log is None:
+            return [], 0
+        shown, known = offsets.sink_offset_page(log.loaded.state, start, count)
+        return list(shown), known
+
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each plugin."""
         return list_plugins(connectors_only)

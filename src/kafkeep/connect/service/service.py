@@ -84,6 +84,14 @@ class ConnectService(Protocol):
     def offsets(self, name: str) -> list[Json]:
         """Return ``{"partition": …, "offset": …}`` for each partition that has an offset."""
 
+    def offset_page(
+        self, name: str, start: int, count: int, *, max_age_s: float | None = None
+    ) -> tuple[list[Json], int]:
+        """Return some of a connector's offsets, and how many there are.
+
+        Those of a sink are at most ``max_age_s`` old; None: as old as the catalog's logs.
+        """
+
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each plugin."""
 

@@ -66,8 +66,7 @@ class GroupJob:
             and number < there[topic.target].partition_count
             and wanted_offsets(self.chosen, topic, partition.partition)
         ]
-        starts = self.admin.offsets(keys, OffsetSpec.EARLIEST)
-        ends = self.admin.offsets(keys, OffsetSpec.LATEST)
+        starts, ends = self.admin.offset_bounds(keys)
         places: dict[tuple[str, int], GroupPosition] = {}
         for topic, partition, number in restored_partitions(self.plan):
             key = (topic.target, number)

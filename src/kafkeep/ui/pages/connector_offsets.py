@@ -16,6 +16,7 @@ from kafkeep.ui.pages.connectors import tab_page, tolerant
 from kafkeep.ui.paging import Paging, page_number
 from kafkeep.ui.visit import PageRoute, Visit, connector_path, see_other
 
+OffsetRows = tuple[list[Json], int]
 OFFSETS_SHOWN = 200
 _ROWS_TO_EDIT = 20
 _NOT_CONFIRMED = "That is not the name of this connector. Nothing was changed."
@@ -32,9 +33,12 @@ def show(visit: Visit) -> Response:
 
 def _page(visit: Visit, *, wrong: str = "", failed: str = "", status: int = 200) -> Response:
     """Return the page; ``wrong`` says what is wrong with the form ``failed``."""
-    rows, problem = tolerant(visit, "offsets")
-    paging = Paging(len(rows), page_number(visit.query), OFFSETS_SHOWN)
-    shown = rows[paging.start : paging.end]
+    page = page_number(visit.query)
+    none: OffsetRows = ([], 0)
+    (shown, count), problem = tolerant(visit, lambda: _read(visit, page), none)
+    paging = Paging(count, page, OFFSETS_SHOWN)
+    if paging.number != page:
+        (shown, _), problem = tolerant(visit, lambda: _read(visit, paging.number), none)
     return tab_page(
         visit,
         "offsets",
@@ -46,6 +50,12 @@ def _page(visit: Visit, *, wrong: str = "", failed: str = "", status: int = 200)
         wrong=wrong,
         failed=failed,
     )
+
+
+def _read(visit: Visit, page: int) -> OffsetRows:
+    """Return a page of offsets, and how many there are; as they are now after a change."""
+    start, max_age_s = (page - 1) * OFFSETS_SHOWN, 0.0 if "done" in visit.query else None
+    return visit.service.offset_page(visit.name, start, OFFSETS_SHOWN, max_age_s=max_age_s)
 
 
 def _as_text(rows: list[Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -14,6 +15,7 @@ from kafkeep.ui.pages.overview import chart_values
 from kafkeep.ui.visit import PageRoute, Visit
 
 NAV = NavLink("Connectors", "/connectors", "c", "connectors")
+T = TypeVar("T")
 OBJECTS_SHOWN = 100
 TABS = (
     ("overview", "Overview", ""),
@@ -121,7 +123,8 @@ def show_config(visit: Visit) -> Response:
 
 def show_topics(visit: Visit) -> Response:
     """Show the topics that the connector has used."""
-    rows, problem = tolerant(visit, "topics")
+    none: list[str] = []
+    rows, problem = tolerant(visit, lambda: visit.service.topics(visit.name), none)
     return tab_page(visit, "topics", topics=rows, problem=problem)
 
 
@@ -135,17 +138,17 @@ def show_objects(visit: Visit) -> Response:
     return tab_page(visit, "objects", objects=rows, problem=problem)
 
 
-def tolerant(visit: Visit, what: str) -> tuple[list[Any], str]:
-    """Return what the service reads from stores that may not answer, or why it cannot."""
+def tolerant(visit: Visit, read: Callable[[], T], otherwise: T) -> tuple[T, str]:
+    """Return what ``read`` reads from stores that may not answer, or ``otherwise`` and why."""
     visit.service.status(visit.name)
     try:
-        return list(getattr(visit.service, what)(visit.name)), ""
+        return read(), ""
     except RestError as error:
         if error.status == 404:
             raise
-        return [], error.message
+        return otherwise, error.message
     except KafkeepError as error:
-        return [], error.message
+        return otherwise, error.message
 
 
 LIVE = {"connectors": list_live, "connector": detail_live}

@@ -76,7 +76,7 @@ def show_list(visit: Visit) -> Response:
     with_offsets = visit.query.get("live") == "yes"
     if with_offsets:
         try:
-            topics = _catalog(visit).with_offsets(topics)
+            topics = _catalog(visit).with_offsets(topics, may_be_old=True)
         except KafkeepError as error:
             problems.append(f"The offsets in Kafka cannot be read now: {error.message}")
     values: dict[str, Any] = {
@@ -87,6 +87,7 @@ def show_list(visit: Visit) -> Response:
         "paging": paging,
         "problems": problems,
         "with_offsets": with_offsets,
+        "age_s": max((one.offsets.age_s for one in topics if one.offsets), default=0.0),
     }
     if with_offsets and visit.is_htmx:
         return visit.part("topics/rows.html", **values)
