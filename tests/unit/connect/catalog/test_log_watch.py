@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.support.waiting import until
 
 from kafkeep.connect.catalog import log_watch
 from kafkeep.connect.catalog.log_watch import LogId, LogWatch
@@ -59,10 +60,7 @@ def test_the_thread_ends_when_no_log_is_in_use_and_begins_again(
     looks = Looks()
     watch = LogWatch(looks.look, every_s=0.01)
     watch.use(ORDERS)
-    [thread] = [one for one in threading.enumerate() if one.name == "log-watch"]
-    thread.join(30)
-    assert not thread.is_alive()
-    assert not watch.is_running
+    until(lambda: not watch.is_running, "the watch ends")
     watch.use(USERS)
     assert looks.wait_for(USERS, 1)
     watch.close()
