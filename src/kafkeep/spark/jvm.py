@@ -236,10 +236,11 @@ def read_jvm() -> JvmFacts | None:
     if "pyspark" not in sys.modules:
         return None
     from py4j.protocol import Py4JError  # noqa: PLC0415
-    from pyspark import SparkContext  # noqa: PLC0415
 
-    context = SparkContext._active_spark_context
-    jvm = None if context is None else context._jvm
+    from kafkeep.spark.internals import active_context, jvm_of  # noqa: PLC0415
+
+    context = active_context()
+    jvm = None if context is None else jvm_of(context)
     if jvm is None:
         return None
     try:

@@ -18,11 +18,11 @@ from urllib.request import proxy_bypass
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java, usable_cores
+from kafkeep.spark import internals
 from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
 from kafkeep.spark.jvm import LOG4J, WORKER_MEMORY, Jvm, can_start_lean, launch_jvm
 
@@ -97,24 +97,20 @@ def active_session() -> Session | None:
         active = SparkSession.getActiveSession()
         if active is not None:
             return active
-    return SparkContext._active_spark_context  # active sessions are known by thread
+    return internals.active_context()  # active sessions are known by thread
 
 
 def context_of(session: Session) -> SparkContext | None:
     """Return the context of a session whose driver is here; None for one of Spark Connect."""
     if isinstance(session, SparkContext):
         return session
-    return session.sparkContext if hasattr(session, "_jsparkSession") else None
+    return session.sparkContext if internals.is_classic(session) else None
 
 
 def has_stopped(session: Session) -> bool:
     """Whether Spark itself has ended the application: a master did, or lost all its executors."""
     context = context_of(session)
-    if context is None:
-        return False
-    with suppress(Exception):
-        return context._jsc is None or bool(context._jsc.sc().isStopped())
-    return False
+    return context is not None and internals.is_stopped(context)
 
 
 def why_stopped(session: Session) -> tuple[str, str]:
@@ -140,7 +136,7 @@ def stop_session(session: Session) -> None:
                 session.stop()  # Spark Connect would ask a server that is gone for ten minutes
     if jvm is None:
         return
-    _forget_gateway()
+    internals.forget_jvm()
     jvm.stop()
     if jvm.archive is not None:
         jvm.archive.build_in_background()
@@ -150,7 +146,7 @@ def abandon_session(jvm: Jvm) -> None:
     """Forget whatever was started in a JVM that is being killed, and end that JVM."""
     if _Owned.jvm is jvm:
         _Owned.session = _Owned.jvm = None
-        _forget_gateway()
+        internals.forget_jvm()
     jvm.stop()
 
 
@@ -164,15 +160,13 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> Session:
     _Owned.jvm = jvm
     port, secret = jvm.wait_ready()
     os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(_settings(options, jvm.folder).items()))
     try:
-        gateway = launch_gateway()
+        context = SparkContext(conf=conf)
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
-    conf.setAll(list(_settings(options, jvm.folder).items()))
-    context = SparkContext(conf=conf, gateway=gateway)
-    # A JVM that dies under it makes this server print a traceback; the job itself will tell.
-    context._accumulatorServer.handle_error = _keep_quiet
+    internals.silence_accumulators(context)  # a job whose JVM dies reports it
     return context
 
 
@@ -208,11 +202,11 @@ _CONNECT_SECONDS = 20.0
 
 def _stop_half_started() -> None:
     """Stop a context whose session did not start, or it would be taken for an active one."""
-    context = SparkContext._active_spark_context
+    context = internals.active_context()
     if context is not None:
         with suppress(Exception):  # its JVM may be gone
             context.stop()
-        SparkContext._active_spark_context = None
+        internals.forget_context()
 
 
 def _not_started(error: Exception, options: SparkOptions) -> EnvironmentFault:
@@ -243,10 +237,6 @@ def _not_started(error: Exception, options: SparkOptions) -> EnvironmentFault:
     return EnvironmentFault(f"Spark did not start: {_first_line(error)}")
 
 
-def _keep_quiet(*_: object) -> None:
-    pass
-
-
 def _start_by_submit(options: SparkOptions) -> SparkSession:
     """Start through ``spark-submit``, which knows clusters, jars and spark-defaults.conf."""
     require_java()
@@ -260,11 +250,9 @@ def _start_by_submit(options: SparkOptions) -> SparkSession:
     java = f"-Dlog4j2.configurationFile={LOG4J} {options.conf.get(_EXTRA_JAVA, '')}"
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list({**settings, **options.conf, _EXTRA_JAVA: java.strip()}.items()))
-    if SparkContext._gateway is None:
-        _Owned.log = SparkLog.create()
-        with _Owned.log.path.open("ab") as output:
-            SparkContext._gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
-        SparkContext._jvm = SparkContext._gateway.jvm
+    log = SparkLog.create()
+    if internals.launch_logged_jvm(conf, log.path):
+        _Owned.log = log
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -303,18 +291,6 @@ _SOCKET_PATH_BYTES = 104
 """The least that any system allows."""
 _SOCKET_NAME_BYTES = 50
 """Spark names each by an id of 36 characters, with a dot and an ending."""
-
-
-def _forget_gateway() -> None:
-    """Let a later session of this process start a JVM of its own."""
-    gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None
-    # A session whose JVM died cannot stop in order, and would be found active for ever.
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
-    if gateway is not None:
-        with suppress(Exception):
-            gateway.shutdown()
 
 
 def _first_line(error: BaseException) -> str:

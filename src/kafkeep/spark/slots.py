@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import usable_cores
 from kafkeep.options.task_slots import fixed_slots, slots_on_demand
+from kafkeep.spark import internals
 from kafkeep.spark.session import Session, context_of
 
 _START_S = 30.0
@@ -36,7 +36,9 @@ def task_slots(session: Session) -> int:
     if not runs_on_cluster(session):
         return running
     conf = dict(context.getConf().getAll())
-    return max(running, slots_on_demand(conf, running // max(1, _executors(context))))
+    return max(
+        running, slots_on_demand(conf, running // max(1, internals.count_executors(context)))
+    )
 
 
 def running_slots(session: Session) -> int:
@@ -48,7 +50,7 @@ def running_slots(session: Session) -> int:
     context = context_of(session)
     if context is None:
         return task_slots(session)
-    return _scheduler_slots(context) or max(1, int(context.defaultParallelism))
+    return internals.concurrent_tasks(context) or max(1, int(context.defaultParallelism))
 
 
 def runs_on_cluster(session: Session) -> bool:
@@ -73,7 +75,7 @@ def await_executors(session: Session) -> None:
     settle_s = _PROMISED_S if wanted else _SETTLE_S
     began = changed = time.monotonic()
     while (now := time.monotonic()) - began < _START_S:
-        running = _scheduler_slots(context)
+        running = internals.concurrent_tasks(context)
         if running is None:
             return
         if running != seen:
@@ -83,27 +85,9 @@ def await_executors(session: Session) -> None:
         time.sleep(_POLL_S)
 
 
-def _scheduler_slots(context: SparkContext) -> int | None:
-    """Ask Spark's scheduler; 0 while it has no executor, None from one that does not say."""
-    with suppress(Exception):
-        scala: Any = context._jsc.sc()
-        profile = scala.resourceProfileManager().defaultResourceProfile()
-        return int(scala.maxNumConcurrentTasks(profile))
-    return None
-
-
-def _executors(context: SparkContext) -> int:
-    """Return how many executors run; the driver is in Spark's list, and does not count."""
-    with suppress(Exception):
-        scala: Any = context._jsc.sc()
-        return len(scala.statusTracker().getExecutorInfos()) - 1
-    return 0
-
-
 def _slots_of_server(session: SparkSession) -> int:
     """Ask a Spark Connect server into how many tasks it would cut a range; no job runs for it."""
     with suppress(Exception):
-        plan: Any = session.range(1)
-        if found := _SPLITS.search(plan._explain_string()):
+        if found := _SPLITS.search(internals.explain(session.range(1))):
             return max(1, int(found[1]))
     return usable_cores()

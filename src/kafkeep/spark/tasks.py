@@ -23,12 +23,12 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 import pyspark
-from pyspark import RDD, SparkContext, cloudpickle
-from pyspark.serializers import NoOpSerializer
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.spark import internals
 from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
 from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
 from kafkeep.spark.slots import running_slots, task_slots
@@ -161,19 +161,11 @@ class TaskRunner:
 
 
 def _collect_rdd(context: SparkContext, bundles: Sequence[T], task: Task[T]) -> Sequence[_Reported]:
-    """Run the tasks as an RDD whose partitions hold a bundle each.
-
-    The bundles go to the JVM in one call, and in memory: they hold secrets.
-    """
+    """Run the tasks as an RDD whose partitions hold a bundle each."""
     with _DESCRIBING:
         parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
-        framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        java: Any = context._jvm
-        stream = java.java.io.ByteArrayInputStream(bytearray(framed))
-        scala_context = context._jsc.sc()
-        rows = java.PythonRDD.readRDDFromInputStream(scala_context, stream, len(parts))
-        job = RDD(rows, context, NoOpSerializer()).mapPartitions(_RunBundles(task))
-        job._jrdd  # noqa: B018 - pickles the function, and hands it to the JVM
+        job = internals.make_rdd(context, parts).mapPartitions(_RunBundles(task))
+        internals.describe_to_jvm(job)
     return list(job.collect())
 
 
