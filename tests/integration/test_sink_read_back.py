@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.cluster import ANY_TIME, Cluster
 from tests.support.independent_client import Seen, dump
+from tests.support.releases import needs_data_sources
 from tests.support.run_kafkeep import kafkeep
 
 from kafkeep.dev import DevStatus
@@ -17,7 +18,11 @@ from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.core(suite="sink"),
+    pytest.mark.usefixtures("spark"),
+]
 
 COUNT = 400
 FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -131,13 +136,17 @@ def test_a_topic_comes_back_as_far_as_its_format_holds_it(
     cluster.delete(target)
 
 
+@needs_data_sources
 def test_spark_reads_what_a_sink_wrote(
-    cluster: Cluster, filled: str, archive_address: str, services: DevStatus
+    cluster: Cluster,
+    filled: str,
+    archive_address: str,
+    services: DevStatus,
+    session: SparkSession,
 ) -> None:
     where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive_address)
     settings = ("--set", "store.kafka.keys=true", "--set", "flush.size=50")
     kafkeep("backup", *where, "--topics", filled, "--format", "json", *settings).expect(0)
-    session = SparkSession.active()
     s3 = services.s3
     frame = (
         session.read.format("kafkeep")

@@ -1,23 +1,27 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.support.releases import needs_data_sources, needs_filter_pushdown
 
 from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
+from kafkeep.errors import EnvironmentFault
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.store.open import open_store
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="dataframe")]
 
 HOUR = 3_600_000
 BEGIN = 1_700_000_000_000
@@ -94,6 +98,7 @@ def load(session: SparkSession, archive: Path, **options: str) -> DataFrame:
     return session.read.format("kafkeep").options(**options).load(str(archive))
 
 
+@needs_data_sources
 def test_archive_has_the_schema_of_sparks_kafka_source(
     session: SparkSession, archive: Path
 ) -> None:
@@ -103,6 +108,7 @@ def test_archive_has_the_schema_of_sparks_kafka_source(
     )
 
 
+@needs_data_sources
 def test_every_record_is_there_once_with_all_its_fields(
     session: SparkSession, archive: Path
 ) -> None:
@@ -119,6 +125,8 @@ def test_every_record_is_there_once_with_all_its_fields(
         assert headers == list(made.headers)
 
 
+@needs_data_sources
+@needs_filter_pushdown
 def test_filters_read_only_the_objects_they_need(session: SparkSession, archive: Path) -> None:
     kept = archive / "topics/orders/partition=1/orders+1+0000000100.log.zst"
     for path in archive.glob("topics/**/*.zst"):
@@ -136,6 +144,8 @@ def test_filters_read_only_the_objects_they_need(session: SparkSession, archive:
     assert times.count() == 38
 
 
+@needs_data_sources
+@needs_filter_pushdown
 def test_a_session_without_filter_pushdown_gets_the_same_answers(
     session: SparkSession, archive: Path
 ) -> None:
@@ -150,6 +160,7 @@ def test_a_session_without_filter_pushdown_gets_the_same_answers(
         session.conf.set(switch, "true")
 
 
+@needs_data_sources
 def test_times_that_spark_cannot_hold_are_null_and_exact_on_request(
     session: SparkSession, archive: Path
 ) -> None:
@@ -161,11 +172,25 @@ def test_times_that_spark_cannot_hold_are_null_and_exact_on_request(
     assert [(row.key, row.value) for row in rows] == [(b"", b""), (None, None), (b"k", b"v")]
 
 
+@needs_data_sources
 def test_a_query_that_wants_nothing_is_empty(session: SparkSession, archive: Path) -> None:
     assert load(session, archive).where("topic = 'absent'").count() == 0
     assert load(session, archive).where("offset < 0").count() == 0
 
 
+@needs_data_sources
 def test_a_commit_shows_the_archive_as_it_was(session: SparkSession, archive: Path) -> None:
     assert load(session, archive, name="backup", commit="0").count() == 0
     assert load(session, archive, name="backup", commit="1").count() == 403
+
+
+def test_a_spark_without_python_data_sources_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So is Spark 3.5; a later one is made to look like it."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
+    monkeypatch.delitem(sys.modules, "kafkeep.spark.datasource.source", raising=False)
+    with pytest.raises(EnvironmentFault, match="cannot read an archive as a DataFrame") as refused:
+        import_module("kafkeep.spark.datasource.source")
+    assert refused.value.exit_code == 1
+    assert "Spark 4.0 or newer" in refused.value.hint

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from kafkeep.demo.story import DemoResult, Show, Story, heading, open_spark
@@ -29,6 +30,7 @@ def run_demo(
     Ctrl-C, they are stopped and their data removed, unless ``keep``. ``linger`` is called in
     between, while they are up. A folder that holds an environment is refused: it is someone's.
     """
+    import_module("kafkeep.spark.datasource.source")  # refuses a Spark that cannot query archives
     place = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)) if folder is None else folder
     _refuse_taken(place)
     began = time.monotonic()

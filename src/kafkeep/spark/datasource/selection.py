@@ -11,18 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
-
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from typing import TYPE_CHECKING, Any
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.archive.expiry import Expiry
@@ -30,6 +19,9 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.objects.choose_log import choose_best
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # since Spark 4.1
 
 logger = logging.getLogger(__name__)
 
@@ -158,14 +150,15 @@ class PushedFilters:
         if len(column) != 1 or value is None:
             return self
         name = column[0].lower()
-        if isinstance(one, (EqualTo, EqualNullSafe)):
-            return self._among(name, (value,))
-        if isinstance(one, In):
-            return self._among(name, value)
-        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
-            return self._at_least(name, value, 1 if isinstance(one, GreaterThan) else 0)
-        if isinstance(one, (LessThan, LessThanOrEqual)):
-            return self._below(name, value, 0 if isinstance(one, LessThan) else 1)
+        match type(one).__name__:
+            case "EqualTo" | "EqualNullSafe":
+                return self._among(name, (value,))
+            case "In":
+                return self._among(name, value)
+            case "GreaterThan" | "GreaterThanOrEqual" as kind:
+                return self._at_least(name, value, 1 if kind == "GreaterThan" else 0)
+            case "LessThan" | "LessThanOrEqual" as kind:
+                return self._below(name, value, 0 if kind == "LessThan" else 1)
         return self
 
     def _among(self, name: str, values: Iterable[Any]) -> PushedFilters:

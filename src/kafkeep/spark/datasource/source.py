@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, list_logs, load_view, load_views
 from kafkeep.clock import now_ms
-from kafkeep.errors import DamagedError, NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.errors import (
+    DamagedError,
+    EnvironmentFault,
+    NoSuchArchiveError,
+    PreflightError,
+    UsageError,
+)
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.scan import Batches
 from kafkeep.objects.prefetch import HINT, MEMORY_BYTES
@@ -45,6 +51,17 @@ from kafkeep.spark.datasource.slices import (
     to_spark,
 )
 from kafkeep.store.open import open_store
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError as error:
+    raise EnvironmentFault(
+        f"Spark {pyspark.__version__} cannot read an archive as a DataFrame:"
+        " it has no Python data sources",
+        hint="Install Spark 4.0 or newer. Backups and restores run on this one.",
+    ) from error
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # since Spark 4.1
 
 BUNDLES_PER_CORE = 3
 TASK_BYTES = 128 << 20
