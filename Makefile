@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check browser test test-unit test-kill test-memory demo bench docs format clean
+.PHONY: setup build check browser test test-unit test-kill test-memory test-matrix demo bench docs format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -58,6 +58,9 @@ test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is print
 test-memory: $(STAMP)  ## the memory of workers that write many open or large files
 	$(BIN)/pytest tests/integration/test_sink_memory.py -m "slow or not slow"
 
+test-matrix: $(STAMP)  ## the core suite on releases of Kafka, Spark and Java; MATRIX="kafka-2.8.2 spark-3.5" selects
+	$(BIN)/python -m tests.support.matrix $(MATRIX)
+
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo
 
@@ -68,4 +71,4 @@ docs: $(STAMP)  ## the documentation site, in site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .matrix site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from tests.support.releases import TEST_KAFKA
+from tests.support.releases import TEST_KAFKA, TEST_SPARK
 
 from kafkeep import redact
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
@@ -25,6 +25,22 @@ LOOK_FOR_EXPIRED_EACH_SECOND = {
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "1000",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """PySpark 3.5 leaves the sockets that bring results to the garbage collector."""
+    if TEST_SPARK < (4, 0):
+        config.addinivalue_line("filterwarnings", "ignore:.*unclosed.*socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:.*<socket:pytest.PytestUnraisableExceptionWarning"
+        )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Write the suite of a core test into the report, for ``make test-matrix``."""
+    for item in items:
+        if core := item.get_closest_marker("core"):
+            item.user_properties.append(("suite", core.kwargs["suite"]))
 
 
 def _environment(folder: Path, *, secure: bool = False) -> Iterator[DevStatus]:

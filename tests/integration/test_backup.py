@@ -98,6 +98,7 @@ def test_a_topics_regex_that_backtracks_on_a_topic_of_45_letters_is_answered(
         cluster.delete(letters)
 
 
+@pytest.mark.core(suite="follow")
 def test_following_picks_up_new_topics_and_partitions_and_ends_on_sigterm(
     cluster: Cluster, archive: Archive, topic_name: str, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ def _archived(archive: Archive, topic: str) -> int:
         return 0
 
 
+@pytest.mark.core(suite="follow")
 def test_records_deleted_before_they_were_read_are_a_gap(
     cluster: Cluster, archive: Archive, topic: str
 ) -> None:
@@ -185,6 +187,7 @@ def test_records_deleted_before_they_were_read_are_a_gap(
     assert archive.backup("--topics", topic).expect(0).json["gaps"] == []
 
 
+@pytest.mark.core(suite="follow")
 @pytest.mark.parametrize("again", [20, 90])
 def test_a_topic_created_again_is_an_incarnation_with_a_folder_of_its_own(
     cluster: Cluster,
@@ -214,6 +217,7 @@ def test_a_topic_created_again_is_an_incarnation_with_a_folder_of_its_own(
     assert_same(old, dump(cluster.bootstrap, f"{topic}-old"))
 
 
+@pytest.mark.core(suite="follow")
 def test_an_open_transaction_holds_back_and_is_named(
     cluster: Cluster, archive: Archive, topic: str
 ) -> None:
@@ -283,6 +287,7 @@ def test_offsets_of_groups_are_saved_and_lie_inside_the_data(
     assert archive.view.groups[f"{topic}-a"][pid] == 30
 
 
+@pytest.mark.core(suite="follow")
 def test_groups_keep_their_place_in_a_deleted_topic_and_deleted_groups_are_forgotten(
     cluster: Cluster, archive: Archive, topic: str, topic_name: str
 ) -> None:
@@ -303,6 +308,7 @@ def test_groups_keep_their_place_in_a_deleted_topic_and_deleted_groups_are_forgo
     assert {g: dict(o) for g, o in archive.view.groups.items()} == {both: known}
 
 
+@pytest.mark.core(suite="follow")
 def test_settings_of_topics_are_in_the_log(
     cluster: Cluster, archive: Archive, topic_name: str
 ) -> None:
@@ -339,6 +345,7 @@ def test_a_writer_that_slept_through_a_takeover_is_fenced(
     assert_same(dump(cluster.bootstrap, topic), dump(cluster.bootstrap, f"{topic}-back"))
 
 
+@pytest.mark.core(suite="follow")
 def test_a_topic_deleted_while_it_is_read_keeps_what_was_archived(
     cluster: Cluster, archive: Archive, trial: Trial, topic: str
 ) -> None:

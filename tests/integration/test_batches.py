@@ -23,6 +23,7 @@ from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.core(suite="records"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 

@@ -56,6 +56,7 @@ def stored(bucket: Bucket) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.core(suite="service")
 def test_a_sink_archives_commits_its_group_and_continues_after_a_restart(
     worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
 ) -> None:
@@ -225,6 +226,7 @@ def archive(worker: Worker, cluster: Cluster, topic: str, total: int, name: str 
         until(lambda: job.progress.positions.get((topic, 0)) == total, f"{total} are archived")
 
 
+@pytest.mark.core(suite="service")
 def test_a_source_restores_then_brings_what_is_new_and_doubles_nothing_over_restarts(
     worker: Worker, cluster: Cluster, topic: str, topic_name: str
 ) -> None:

@@ -65,6 +65,7 @@ def assert_at_old_offsets(before: Dump, after: Dump) -> None:
         assert len(records) == len(found)
 
 
+@pytest.mark.core(suite="exact")
 def test_a_log_that_begins_at_fifty_million(
     cluster: Cluster, topic_name: str, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def filler_batch_signed(count: int) -> bytearray:
     return body
 
 
+@pytest.mark.core(suite="exact")
 def test_transactions_leave_the_holes_they_left(
     cluster: Cluster, topic_name: str, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_transactions_leave_the_holes_they_left(
     assert compared["exact_offsets"] and compared["matched"] == compared["found"]
 
 
+@pytest.mark.core(suite="exact")
 @pytest.mark.parametrize("way", ["transactions", "tombstones"])
 def test_a_compacted_topic(cluster: Cluster, compacted: str, tmp_path: Path, way: str) -> None:
     saved = Saved(cluster, compacted, tmp_path)
@@ -168,6 +171,7 @@ def test_a_target_whose_offsets_are_used_up_is_refused(
     assert "its next offset is 3" in saved.restore().expect(14).stderr
 
 
+@pytest.mark.core(suite="exact")
 def test_a_record_of_somebody_else_is_noticed(
     cluster: Cluster, topic_name: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,11 @@ from tests.support.waiting import PATIENCE_S
 
 from kafkeep.dev import DevOptions, kafka_tool, start, stop
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.core(suite="groups"),
+    pytest.mark.usefixtures("spark", "module_s3"),
+]
 PATIENCE = PATIENCE_S
 
 

@@ -218,6 +218,7 @@ def kill_restores(trial: TopicTrial, kills: int) -> None:
     trial.check_restored()
 
 
+@pytest.mark.core(suite="kill")
 def test_killed_backups_lose_and_double_nothing(trial: TopicTrial) -> None:
     kill_backups(trial, 2)
     trial.run(*trial.restore).expect(0, 3)

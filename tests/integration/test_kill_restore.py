@@ -264,6 +264,7 @@ def kill_one_restore(trial: RestoreTrial, before: Dump, shape: str, kills: int) 
     SHAPES[shape][3](before, trial)
 
 
+@pytest.mark.core(suite="kill")
 def test_a_killed_restore_whose_last_request_comes_late_writes_each_record_once(
     place: tuple[Cluster, str, str, Path], proxy: HoldingProxy
 ) -> None:

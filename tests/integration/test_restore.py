@@ -106,6 +106,7 @@ def test_an_empty_target_that_exists_is_filled_and_keeps_its_settings(saved: Sav
     assert saved.cluster.config(target)["cleanup.policy"] == "delete"
 
 
+@pytest.mark.core(suite="records")
 def test_into_non_empty_appends(saved: Saved) -> None:
     target = saved.cluster.create(f"{saved.topic}-full", 2)
     saved.cluster.fill(target, 5, first=900)
@@ -115,6 +116,7 @@ def test_into_non_empty_appends(saved: Saved) -> None:
     assert_same(saved.before, {0: after[0][5:], 1: after[1]})
 
 
+@pytest.mark.core(suite="records")
 def test_what_others_write_during_a_restore_is_noticed(saved: Saved) -> None:
     target = f"{saved.topic}-new"
     document = _cut_off(saved, target)
@@ -136,6 +138,7 @@ def _cut_off(saved: Saved, target: str):  # type: ignore[no-untyped-def]
     return load_document(store, id)
 
 
+@pytest.mark.core(suite="records")
 def test_a_late_request_of_a_dead_restore_is_not_stored_twice(saved: Saved) -> None:
     target = f"{saved.topic}-new"
     document = _cut_off(saved, target)
@@ -171,6 +174,7 @@ def test_a_restore_cut_off_while_preparing_is_finished(
         assert saved.cluster.config(target)["retention.ms"] == str(7 * DAY)
 
 
+@pytest.mark.core(suite="records")
 def test_settings_come_back(cluster: Cluster, topic_name: str, archive_address: str) -> None:
     config = {"cleanup.policy": "compact", "max.message.bytes": "2000000", "segment.ms": "70000000"}
     cluster.create(topic_name, 1, config)
@@ -184,6 +188,7 @@ def test_settings_come_back(cluster: Cluster, topic_name: str, archive_address: 
     assert found["message.timestamp.type"] == "CreateTime"
 
 
+@pytest.mark.core(suite="records")
 def test_retention_wide_enough_comes_back(
     cluster: Cluster, topic_name: str, archive_address: str
 ) -> None:
@@ -212,6 +217,7 @@ def test_the_clusters_own_retention_does_not_delete_old_records(
     assert cluster.config(f"{topic_name}-b")["retention.ms"] == str(7 * DAY)
 
 
+@pytest.mark.core(suite="records")
 def test_old_records_stay_in_an_empty_target_that_has_no_retention_of_its_own(
     cluster: Cluster, topic_name: str, archive_address: str
 ) -> None:
@@ -227,6 +233,7 @@ def test_old_records_stay_in_an_empty_target_that_has_no_retention_of_its_own(
     saved.check(target)
 
 
+@pytest.mark.core(suite="records")
 def test_a_target_that_cannot_be_is_refused_before_anything_is_written(
     saved: Saved, topic_name: str
 ) -> None:

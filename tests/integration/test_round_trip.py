@@ -24,7 +24,7 @@ from kafkeep.dev import DevStatus, kafka_tool
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="records")]
 TAG = uuid.uuid4().hex[:6]
 SCENES = scenes(TAG)
 LAYERS = sorted(SCENES)

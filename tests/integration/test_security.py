@@ -15,7 +15,11 @@ from kafkeep.kafka.admin.admin import Admin, TopicRight, topic_rights
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.core(suite="secured"),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,7 @@ def service(world: World) -> Service:
     return world.start().wait_ready()
 
 
+@pytest.mark.core(suite="service")
 def test_pause_stop_restart_and_a_new_start_under_the_name_lose_and_double_nothing(
     world: World, service: Service
 ) -> None:

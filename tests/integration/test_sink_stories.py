@@ -149,6 +149,7 @@ def lines(first: int, last: int) -> bytes:
 # --- the exercise: a connector that follows
 
 
+@pytest.mark.core(suite="sink")
 def test_files_appear_by_count_at_once_and_by_the_interval_when_nothing_comes(
     shop: Shop, tmp_path: Path
 ) -> None:
@@ -429,6 +430,7 @@ def bearing(letters: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.core(suite="sink")
 def test_a_bad_record_goes_to_its_topic_and_the_good_ones_to_their_file(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

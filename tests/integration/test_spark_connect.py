@@ -10,15 +10,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from tests.support.cluster import Cluster
+from tests.support.releases import TEST_SPARK
 from tests.support.run_kafkeep import Driver, kafkeep
 from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.dev import DevStatus
 from kafkeep.dev.process import Ports
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 
 
@@ -39,6 +41,8 @@ def server(tmp_path: Path) -> Iterator[str]:
         command = [str(SUBMIT), "--master", "local[1]"]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
+        if TEST_SPARK < (4, 0):  # whose package on PyPI does not contain the server
+            command += ["--packages", f"org.apache.spark:spark-connect_2.12:{pyspark.__version__}"]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         log = tmp_path / "server.log"
         with log.open("wb") as output:

@@ -62,6 +62,7 @@ def run(script: str, folder: Path, **extra: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.core(suite="session")
 def test_session_starts_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = run(SCRIPT, tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("fine\n", "", 0)
@@ -69,6 +70,7 @@ def test_session_starts_quietly_and_leaves_nothing_behind(tmp_path: Path) -> Non
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.core(suite="session")
 def test_a_session_of_the_callers_is_used_and_not_stopped(tmp_path: Path) -> None:
     script = """
 import gc
@@ -144,6 +146,7 @@ with BackgroundSession(SparkOptions.load({settings!r})) as door:
     assert done.stderr == ""
 
 
+@pytest.mark.core(suite="session")
 def test_a_job_whose_application_spark_ends_says_so_and_the_next_session_works(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.support.waiting import until
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
 from kafkeep.spark.tasks import TaskRow, TaskRunner
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="session")]
 Rows = Iterator[tuple[str, dict[str, Any]]]
 FAR_TOO_LONG_S = 400.0
 

@@ -14,7 +14,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.admin.groups import commit_offsets, load_group_offsets
 from kafkeep.kafka.client.wire import Wire
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="client")]
 
 
 @pytest.fixture

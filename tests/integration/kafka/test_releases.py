@@ -8,7 +8,7 @@ from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.restore.topic_settings import SETTINGS_SINCE, SETTINGS_UNTIL, has_setting
 
-pytestmark = [pytest.mark.integration, pytest.mark.core]
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="client")]
 
 
 @pytest.mark.parametrize("key", [*SETTINGS_SINCE, *SETTINGS_UNTIL])

