@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,14 +17,12 @@ from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
 from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
 from kafkeep.errors import (
-    AccessDeniedError,
-    EnvironmentFault,
     KafkeepError,
-    TransientError,
     UnknownOutcomeError,
 )
 from kafkeep.options.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.retry import RetryPolicy
+from kafkeep.store.bucket_writer import UPLOAD_MARK, BucketWriter
 from kafkeep.store.keys import (
     check_key,
     check_metadata,
@@ -33,15 +30,16 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
+from kafkeep.store.retry import store_policy
 from kafkeep.store.s3_client import Digests, client_of, load_models
 from kafkeep.store.s3_errors import check_page, field, read_body, read_range, translate
 from kafkeep.store.s3_timing import recorder, timed
-from kafkeep.store.s3_upload import UPLOAD_MARK, S3Writer, list_uploads
+from kafkeep.store.s3_upload import S3Parts, list_uploads, part_size
+from kafkeep.store.tagging import TagFailures
 
 __all__ = ["S3Store", "load_models"]
 
 _PAGE = 1000
-log = logging.getLogger(__name__)
 
 
 class S3Store:
@@ -58,6 +56,7 @@ class S3Store:
         self._options = options
         self._seen_in: int | None = None
         self._times = recorder()
+        self._tag_failures = TagFailures(strict=options.fail_on_tagging_error)
 
     def put_new(
         self,
@@ -68,7 +67,7 @@ class S3Store:
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """Store ``body`` in one conditional PUT. Raise KeyExistsError if ``key`` is taken."""
-        digests = Digests(md5=self._options.send_digest)
+        digests = self.new_checksum()
         digests.update(memoryview(body))
         self.put_body(key, body, check_metadata(metadata), digests, check_tags(tags))
 
@@ -94,18 +93,14 @@ class S3Store:
             "IfNoneMatch": "*",
             "Metadata": encode_metadata(metadata),
         }
-        if not tags:
-            self._put(key, body, arguments)
-            return
-        try:
-            self._put(key, body, {**arguments, "Tagging": urlencode(tags)})
-        except (AccessDeniedError, EnvironmentFault) as error:
-            if self._options.fail_on_tagging_error:
-                raise
+
+        def put(given: Mapping[str, str]) -> None:
             if not isinstance(body, bytes):
                 body.seek(0)
-            self._put(key, body, arguments)
-            self._no_tags(key, error)
+            with_tags = {"Tagging": urlencode(given)} if given else {}
+            self._put(key, body, {**arguments, **with_tags})
+
+        self._tag_failures.put(key, put, tags)
 
     def _put(self, key: str, body: Any, arguments: Mapping[str, Any]) -> None:
         with self.faults(f"creating {key}", writes=True):
@@ -114,15 +109,7 @@ class S3Store:
 
     def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
         """Tag an object that was uploaded in parts. The options decide: log or raise a failure."""
-        try:
-            retry.call(f"tagging {key}", lambda _number: self.set_tags(key, tags))
-        except TransientError as error:
-            self._no_tags(key, error)
-
-    def _no_tags(self, key: str, error: KafkeepError) -> None:
-        if self._options.fail_on_tagging_error:
-            raise error
-        log.warning("%s has no tags: %s", key, error.message)
+        self._tag_failures.set_retrying(key, lambda: self.set_tags(key, tags), retry)
 
     def tags(self, key: str) -> Mapping[str, str]:
         """Return an object's tags."""
@@ -134,17 +121,18 @@ class S3Store:
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """Replace an object's tags. The options decide whether to log or raise a refusal."""
         rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
-        try:
+
+        def put() -> None:
             with self.faults(f"tagging {key}"):
                 self.client.put_object_tagging(**self.where(key), Tagging={"TagSet": rows})
-        except (AccessDeniedError, EnvironmentFault) as error:
-            self._no_tags(key, error)
 
-    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
+        self._tag_failures.set(key, put)
+
+    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> BucketWriter:
         """Begin an object. Buffer a small one until ``finish``, and send a large one in parts."""
         return self._writer(key, metadata, self._options.multipart_from_bytes)
 
-    def create_in_parts(self, key: str) -> S3Writer:
+    def create_in_parts(self, key: str) -> BucketWriter:
         """Begin an object of any size that is sent in parts, to test the store."""
         return self._writer(key, None, 0)
 
@@ -153,14 +141,25 @@ class S3Store:
         """Whether objects of ordinary size are sent in parts."""
         return self._options.multipart_from_bytes < SINGLE_PUT_BYTES
 
-    def _writer(self, key: str, metadata: Mapping[str, str] | None, parts_from: int) -> S3Writer:
-        return S3Writer(
-            self,
-            check_key(key),
-            check_metadata(metadata),
-            multipart_from=parts_from,
-            options=self._options,
-        )
+    def _writer(self, key: str, metadata: Mapping[str, str] | None, least: int) -> BucketWriter:
+        return BucketWriter(self, check_key(key), check_metadata(metadata), parts_from=least)
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """The retry policy of the options."""
+        return store_policy(self._options)
+
+    def new_checksum(self) -> Digests:
+        """Return the checksums of a body without bytes."""
+        return Digests(md5=self._options.send_digest)
+
+    def begin_parts(self, key: str, metadata: Mapping[str, str]) -> S3Parts:
+        """Begin a multipart upload."""
+        return S3Parts(self, key, metadata, self._options)
+
+    def part_bytes(self, done: int) -> int:
+        """Return the size of the next part after ``done`` parts."""
+        return part_size(done, self._options.part_bytes)
 
     def get(self, key: str) -> bytes:
         """Return the whole object, or raise KeyMissingError."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import socket
 import threading
 from collections.abc import Mapping
@@ -34,6 +33,7 @@ from isal import isal_zlib
 from kafkeep.options.storage import StorageOptions
 from kafkeep.redact import remember
 from kafkeep.retry import STORE
+from kafkeep.store.per_process import PerProcess
 
 
 class Digests:
@@ -65,28 +65,6 @@ EXPECT_FROM_BYTES = 1 << 20
 """Bodies below this size are sent without Expect: 100-continue, which costs a round trip."""
 _models = botocore.loaders.create_loader()
 """The service models of boto3. Loading takes 0.2 s, so all clients share them."""
-_clients: dict[tuple[int, StorageOptions], Any] = {}
-_clients_lock = threading.Lock()
-
-
-def client_of(options: StorageOptions) -> Any:
-    """Return the client of this process. A forked child must not share its connections."""
-    key = (os.getpid(), options)
-    with _clients_lock:
-        if key not in _clients:
-            for old in [one for one in _clients if one[0] != key[0]]:
-                del _clients[old]
-            _clients[key] = _connect(options)
-        return _clients[key]
-
-
-def _after_fork() -> None:
-    # If another thread holds the lock during a fork, it stays locked forever in the child.
-    global _clients_lock  # noqa: PLW0603
-    _clients_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def load_models() -> None:
@@ -123,6 +101,10 @@ def _connect(options: StorageOptions) -> Any:
     if options.expect_continue:
         client.meta.events.register("before-call.s3", _expect_before_large)
     return client
+
+
+client_of = PerProcess(_connect)
+"""Returns the client of this process for its options."""
 
 
 def _remember_secrets(options: StorageOptions, core: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,21 @@ def test_an_archive_that_is_a_link_to_nothing_is_named(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     with pytest.raises(UsageError, match="gone is not a folder"):
         open_store(str(tmp_path / "gone"), create=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "module", "extra"),
+    [
+        ("gs://bucket/p", "google.cloud.storage", "kafkeep[gcs]"),
+        ("az://container/p", "azure.storage.blob", "kafkeep[azure]"),
+    ],
+)
+def test_a_client_that_is_not_installed_is_named_with_its_extra(
+    address: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("kafkeep.store.", module))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(EnvironmentFault, match="is not installed") as caught:
+        open_store(address)
+    assert f"pip install '{extra}'" in (caught.value.hint or "")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.support.faults.canned_server import CannedServer
 
 from kafkeep.errors import (
     AccessDeniedError,
@@ -39,56 +38,9 @@ def listing(keys: tuple[str, ...] = (), *, name: str = "bucket", prefix: str = "
     ).encode()
 
 
-class Server:
-    """Answers with what is next, and with the last of them for ever."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.seen: list[str] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_any(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.seen.append(f"{self.command} {self.path}")
-                more = len(outer.answers) > 1
-                status, headers, body = outer.answers.pop(0) if more else outer.answers[0]
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(b"" if self.command == "HEAD" else body)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any
-
-            def log_message(self, *_words: Any) -> None: ...
-
-        self.handler = Handler
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-
-    def tell(self, status: int = 200, body: bytes = b"", **headers: str) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answers.append((status, named, body))
-
-    def refuse(self, status: int, code: str) -> None:
-        self.tell(status, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
+def server() -> Iterator[CannedServer]:
+    running = CannedServer()
     yield running
     running.stop()
 
@@ -98,7 +50,7 @@ def options(endpoint: str) -> StorageOptions:
 
 
 @pytest.fixture
-def bare(server: Server) -> S3Store:
+def bare(server: CannedServer) -> S3Store:
     return S3Store("bucket", "p", options(server.url))
 
 
@@ -119,7 +71,7 @@ def store(bare: S3Store) -> RetryingStore:
     ],
 )
 def test_a_list_answered_by_an_empty_200_is_not_believed(
-    store: RetryingStore, server: Server, body: bytes
+    store: RetryingStore, server: CannedServer, body: bytes
 ) -> None:
     server.tell(200, body)
     for call in (lambda: list(store.list("a/")), lambda: store.folders("a/")):
@@ -132,7 +84,7 @@ def test_a_list_answered_by_an_empty_200_is_not_believed(
 
 
 def test_a_list_that_says_there_is_more_and_not_where_is_not_believed(
-    store: RetryingStore, server: Server
+    store: RetryingStore, server: CannedServer
 ) -> None:
     server.tell(200, listing(("p/a/1",)).replace(b">false<", b">true<"))
     with pytest.raises(TransientError, match="NextContinuationToken"):
@@ -140,7 +92,7 @@ def test_a_list_that_says_there_is_more_and_not_where_is_not_believed(
 
 
 def test_an_object_answered_by_an_empty_200_is_read_again(
-    store: RetryingStore, server: Server
+    store: RetryingStore, server: CannedServer
 ) -> None:
     server.tell(200)
     with pytest.raises(TransientError, match="does not come from S3"):
@@ -152,7 +104,7 @@ def test_an_object_answered_by_an_empty_200_is_read_again(
 
 
 def test_a_range_of_a_store_that_sends_the_whole_object_is_cut_out(
-    store: RetryingStore, server: Server
+    store: RetryingStore, server: CannedServer
 ) -> None:
     server.tell(200, b"0123456789", **STAMP)
     assert store.get_range("a", 3, 5) == b"34"
@@ -163,7 +115,7 @@ def test_a_range_of_a_store_that_sends_the_whole_object_is_cut_out(
 
 
 def test_a_creation_answered_by_an_empty_200_is_of_unknown_outcome(
-    bare: S3Store, server: Server
+    bare: S3Store, server: CannedServer
 ) -> None:
     bare._seen_in = os.getpid()
     server.tell(200)
@@ -172,7 +124,7 @@ def test_a_creation_answered_by_an_empty_200_is_of_unknown_outcome(
 
 
 def test_a_completion_answered_by_an_empty_200_is_of_unknown_outcome(
-    bare: S3Store, server: Server
+    bare: S3Store, server: CannedServer
 ) -> None:
     bare._seen_in = os.getpid()
     server.tell(
@@ -198,7 +150,7 @@ def test_a_completion_answered_by_an_empty_200_is_of_unknown_outcome(
     ],
 )
 def test_quota_exceeded_is_a_full_store_and_not_a_missing_right(
-    bare: S3Store, server: Server, status: int, code: str, kind: type[KafkeepError]
+    bare: S3Store, server: CannedServer, status: int, code: str, kind: type[KafkeepError]
 ) -> None:
     bare._seen_in = os.getpid()
     server.refuse(status, code)
@@ -210,20 +162,24 @@ def test_quota_exceeded_is_a_full_store_and_not_a_missing_right(
 
 
 @pytest.mark.parametrize("status", [403, 400, 503])
-def test_slow_down_is_never_a_missing_right(bare: S3Store, server: Server, status: int) -> None:
+def test_slow_down_is_never_a_missing_right(
+    bare: S3Store, server: CannedServer, status: int
+) -> None:
     server.refuse(status, "SlowDown")
     with pytest.raises(TransientError) as caught:
         bare.get("a")
     assert "fewer requests" in (caught.value.hint or "")
 
 
-def test_a_missing_right_is_still_one(bare: S3Store, server: Server) -> None:
+def test_a_missing_right_is_still_one(bare: S3Store, server: CannedServer) -> None:
     server.refuse(403, "AccessDenied")
     with pytest.raises(AccessDeniedError):
         bare.get("a")
 
 
-def test_an_object_in_cold_storage_is_not_a_missing_right(bare: S3Store, server: Server) -> None:
+def test_an_object_in_cold_storage_is_not_a_missing_right(
+    bare: S3Store, server: CannedServer
+) -> None:
     server.refuse(403, "InvalidObjectState")
     with pytest.raises(EnvironmentFault) as caught:
         bare.get("a")
@@ -240,8 +196,8 @@ def test_an_endpoint_that_is_down_is_named_without_the_raw_list_url() -> None:
     assert "prefix" not in said
 
 
-def test_a_broken_connection_is_reported_without_the_url(server: Server) -> None:
-    def break_off(handler: BaseHTTPRequestHandler) -> None:
+def test_a_broken_connection_is_reported_without_the_url(server: CannedServer) -> None:
+    def break_off(handler: Any) -> None:
         handler.close_connection = True
         handler.connection.shutdown(socket.SHUT_RDWR)
 
