@@ -198,13 +198,15 @@ def test_missing_java_is_one_sentence(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_missing_minio_is_reported_before_anything_is_made(
+def test_minio_that_cannot_be_built_is_reported_before_anything_is_made(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KAFKEEP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "java").symlink_to(require_java())
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentFault, match="command minio is not installed"):
+    with pytest.raises(EnvironmentFault, match="MinIO needs the command go") as caught:
         start(DevOptions(folder=folder, s3="minio"))
+    assert "Install Go" in (caught.value.hint or "")
     assert not folder.exists()
 
 

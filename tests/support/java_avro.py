@@ -22,7 +22,7 @@ def tools_jar() -> Path:
     def fill(folder: Path) -> None:
         downloads._resolve("avro-tools", _MODULE, folder / "libs", types=("jar",))
 
-    home = downloads._cached(
+    home = downloads.cached(
         f"avro-tools-{VERSION}", fill, lambda _: None, f"Avro tools {VERSION} (72 MB)"
     )
     return home / "libs" / f"avro-tools-{VERSION}.jar"

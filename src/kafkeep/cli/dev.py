@@ -61,7 +61,12 @@ def up_command(
             "--secure", help="Add SASL and TLS listeners, and write client properties files."
         ),
     ] = False,
-    s3: Annotated[_S3, typer.Option(help="S3 server to start.")] = _S3.SEAWEEDFS,
+    s3: Annotated[
+        _S3,
+        typer.Option(
+            help="S3 server to start. MinIO is built once, with Go, if it is not on PATH."
+        ),
+    ] = _S3.SEAWEEDFS,
     kafka_port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="Port of the first broker. [default: a free one]"),

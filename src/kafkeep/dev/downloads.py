@@ -79,7 +79,9 @@ def kafka_home(version: KafkaVersion, progress: Progress = lambda _: None) -> Pa
         (folder / "log4j2.properties").write_text(_LOG4J)
 
     try:
-        return _cached(f"kafka-{version}", fill, progress, f"Kafka {version} (55 MB)")
+        return cached(
+            f"kafka-{version}", fill, progress, f"downloading Kafka {version} (55 MB), once"
+        )
     except _NotThereError as error:
         raise UsageError(
             f"there is no Kafka {version} to download",
@@ -106,13 +108,14 @@ def registry_home(progress: Progress = lambda _: None) -> Path:
         shutil.rmtree(folder / "download")
 
     name = f"apicurio-{REGISTRY_VERSION}"
-    return _cached(name, fill, progress, f"Apicurio Registry {REGISTRY_VERSION} (140 MB)")
+    what = f"downloading Apicurio Registry {REGISTRY_VERSION} (140 MB), once"
+    return cached(name, fill, progress, what)
 
 
-def _cached(name: str, fill: Callable[[Path], None], progress: Progress, what: str) -> Path:
+def cached(name: str, fill: Callable[[Path], None], progress: Progress, what: str) -> Path:
     """Return the cached folder ``name``, made by ``fill`` if it is not there; whole or not at all.
 
-    Two processes at once: one downloads, the other waits for it.
+    ``what`` is the line of progress. Two processes at once: one works, the other waits for it.
     """
     home = cache_folder() / name
     if home.is_dir():
@@ -122,7 +125,7 @@ def _cached(name: str, fill: Callable[[Path], None], progress: Progress, what: s
         with locked(home.parent / f"{name}.lock"):
             if home.is_dir():
                 return home
-            progress(f"downloading {what}, once")
+            progress(what)
             with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{name}.") as scratch:
                 fill(Path(scratch) / "new")
                 (Path(scratch) / "new").rename(home)

@@ -50,7 +50,7 @@ def start(
     """
     folder = options.folder.absolute()
     require_java()
-    s3_command(options.s3)
+    s3_command(options.s3, progress)
     kafka_home(_requested_kafka(options), progress)
     if options.registry:
         registry_home(progress)

@@ -1,7 +1,7 @@
 """The servers beside Kafka: an S3 server and a schema registry.
 
-S3 is SeaweedFS, which comes with kafkeep[dev], or a MinIO that is already installed. The registry
-is Apicurio, which speaks Confluent's API.
+S3 is SeaweedFS, which comes with kafkeep[dev], or MinIO, which is built once. The registry is
+Apicurio, which speaks Confluent's API.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kafkeep.dev.downloads import registry_home
+from kafkeep.dev.builds import minio_command
+from kafkeep.dev.downloads import Progress, registry_home
 from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.state import DevState
 from kafkeep.errors import EnvironmentFault
@@ -68,17 +69,18 @@ def _identities() -> dict[str, object]:
     return {"identities": [{"name": "dev", "credentials": credentials, "actions": actions}]}
 
 
-def s3_command(kind: str) -> str:
-    """Return the path of the S3 server ``kind``; EnvironmentFault when it is not installed."""
-    name = {"seaweedfs": "weed"}.get(kind, kind)
+def s3_command(kind: str, progress: Progress = lambda _: None) -> str:
+    """Return the path of the S3 server ``kind``; EnvironmentFault when it cannot be had."""
+    if kind == "minio":
+        return str(minio_command(progress))
     # Beside this Python first: `weed` is installed there with kafkeep[dev], PATH or no PATH.
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("weed", path=beside) or shutil.which("weed")
     if found is None:
-        hint = {
-            "weed": "Install it: pip install 'kafkeep[dev]'.",
-            "minio": "Put a minio server on PATH, or use --s3 seaweedfs, which needs nothing.",
-        }
-        raise EnvironmentFault(f"the command {name} is not installed", hint=hint[name])
+        raise EnvironmentFault(
+            "the command weed is not installed",
+            hint="Install it: pip install 'kafkeep[dev]'.",
+        )
     return found
 
 
