@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check browser test test-unit test-kill test-memory test-matrix demo bench docs format clean
+.PHONY: setup build check browser test test-unit test-kill test-memory test-matrix test-stores demo bench docs format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -60,6 +60,9 @@ test-memory: $(STAMP)  ## the memory of workers that write many open or large fi
 
 test-matrix: $(STAMP)  ## the core suite on releases of Kafka, Spark and Java; MATRIX="kafka-2.8.2 spark-3.5" selects
 	$(BIN)/python -m tests.support.matrix $(MATRIX)
+
+test-stores: $(STAMP)  ## MinIO and the emulators of Google and Azure; builds them once with Go and npm
+	$(BIN)/pytest tests/contract/test_store.py tests/integration/test_cloud_stores.py -m stores $(AT_ONCE)
 
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo

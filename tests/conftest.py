@@ -43,13 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.user_properties.append(("suite", core.kwargs["suite"]))
 
 
-def _environment(folder: Path, *, secure: bool = False) -> Iterator[DevStatus]:
+def _environment(
+    folder: Path, *, secure: bool = False, s3: str = "seaweedfs"
+) -> Iterator[DevStatus]:
     try:
         yield start(
             DevOptions(
                 folder=folder,
                 kafka=TEST_KAFKA,
                 secure=secure,
+                s3=s3,
                 broker_properties=LOOK_FOR_EXPIRED_EACH_SECOND,
             )
         )
@@ -79,6 +82,12 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
 def secure_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
     """One broker with secured listeners, and an S3 server."""
     yield from _environment(tmp_path_factory.mktemp("secure-services"), secure=True)
+
+
+@pytest.fixture(scope="session")
+def minio_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
+    """One broker and MinIO."""
+    yield from _environment(tmp_path_factory.mktemp("minio-services"), s3="minio")
 
 
 @pytest.fixture

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.emulators import CONTAINER, azurite, fake_gcs
 
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.dev import DevStatus
 from kafkeep.options.storage import StorageOptions
+from kafkeep.store.azure import AzureStore
+from kafkeep.store.google import GoogleStore
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore
@@ -22,12 +26,40 @@ def s3_place(request: pytest.FixtureRequest) -> tuple[str, StorageOptions]:
     """A bucket and how to reach it: KAFKEEP_TEST_S3_ENDPOINT (with AWS's keys), or services."""
     if endpoint := os.environ.get("KAFKEEP_TEST_S3_ENDPOINT"):
         return os.environ["KAFKEEP_TEST_S3_BUCKET"], StorageOptions.from_env(endpoint=endpoint)
-    s3 = request.getfixturevalue("services").s3
-    keys = {"access_key": s3.access_key, "secret_key": s3.secret_key}
-    return s3.bucket, StorageOptions(endpoint=s3.endpoint, region=s3.region, **keys)
+    return _place(request.getfixturevalue("services"))
 
 
-KINDS = ["memory", "local", pytest.param("s3", marks=pytest.mark.integration)]
+def _place(services: DevStatus) -> tuple[str, StorageOptions]:
+    return services.s3.bucket, StorageOptions.from_env(services.s3.environment)
+
+
+@pytest.fixture(scope="session")
+def minio_place(minio_services: DevStatus) -> tuple[str, StorageOptions]:
+    """A bucket of MinIO."""
+    return _place(minio_services)
+
+
+@pytest.fixture(scope="session")
+def google_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, StorageOptions]]:
+    """A bucket of fake-gcs-server."""
+    with fake_gcs(tmp_path_factory.mktemp("gcs")) as options:
+        yield CONTAINER, StorageOptions(google=options)
+
+
+@pytest.fixture(scope="session")
+def azure_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, StorageOptions]]:
+    """A container of Azurite."""
+    with azurite(tmp_path_factory.mktemp("azure")) as options:
+        yield CONTAINER, StorageOptions(azure=options)
+
+
+LATER = [pytest.mark.integration, pytest.mark.slow, pytest.mark.stores]
+KINDS = [
+    "memory",
+    "local",
+    pytest.param("s3", marks=pytest.mark.integration),
+    *(pytest.param(kind, marks=LATER) for kind in ("minio", "gcs", "azure")),
+]
 
 
 @pytest.fixture(params=KINDS)
@@ -38,9 +70,15 @@ def bare_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
             return MemoryStore.shared(uuid.uuid4().hex)
         case "local":
             return LocalStore(tmp_path / "store")
-        case _:
-            bucket, options = request.getfixturevalue("s3_place")
-            return S3Store(bucket, f"contract/{uuid.uuid4().hex}", options)
+        case kind:
+            place, store = {
+                "s3": ("s3_place", S3Store),
+                "minio": ("minio_place", S3Store),
+                "gcs": ("google_place", GoogleStore),
+                "azure": ("azure_place", AzureStore),
+            }[kind]
+            bucket, options = request.getfixturevalue(place)
+            return store(bucket, f"contract/{uuid.uuid4().hex}", options)
 
 
 @pytest.fixture(params=["bare", "retrying"])

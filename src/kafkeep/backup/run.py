@@ -17,7 +17,7 @@ from kafkeep.backup.job import BackupJob
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
-from kafkeep.errors import PreflightError, UsageError
+from kafkeep.errors import UsageError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.backup import BackupOptions
@@ -26,17 +26,14 @@ from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker_daemon import open_clients
-from kafkeep.store.open import open_store, probe_conditional_create
+from kafkeep.store.open import open_store, probe_conditional_create, unsafe_store_error
 
 
 def check_store(store: ObjectStore, name: str) -> None:
     """Raise PreflightError if the log is new and the store lets two writers create one object."""
     begun = next(iter(store.list(log_prefix(log_name(name)))), None) is not None
     if not begun and not probe_conditional_create(store):
-        raise PreflightError(
-            f"{store.describe()} lets two writers create the same object",
-            hint="kafkeep needs a store that honours If-None-Match on PUT.",
-        )
+        raise unsafe_store_error(store)
 
 
 def refuse_memory_store(archive: str) -> None:

@@ -92,7 +92,7 @@ def parse_backup(flags: Mapping[str, Any], given: BackupFlags) -> BackupRequest:
             raise UsageError(
                 "--archive is missing", hint="Add --archive with s3://bucket/prefix or a folder."
             )
-        storage = storage_options(given.endpoint, given.region, given.profile)
+        storage = storage_options(given.endpoint, given.region, given.profile, given.archive)
         options = build(BackupOptions, dict(flags))
         return BackupRequest(options=options, archive=given.archive, storage=storage)
     if flags.get("format") is not None:

@@ -24,7 +24,8 @@ OptionalArchive = Annotated[
         "--archive",
         envvar="KAFKEEP_ARCHIVE",
         metavar="ADDRESS",
-        help="Also check this archive: s3://bucket/prefix, file:///folder or a folder.",
+        help="Also check this archive: s3://bucket/prefix, gs://bucket/prefix,"
+        " az://container/prefix, file:///folder or a folder.",
     ),
 ]
 OptionalBootstrap = Annotated[
@@ -88,7 +89,7 @@ def doctor_command(
         )
     places = DoctorPlaces(
         archive=archive,
-        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+        storage=storage_options(s3_endpoint, s3_region, s3_profile, archive),
         kafka=kafka_options(bootstrap_servers, command_config) if wants_kafka else None,
         exact=exact,
         spark=None if no_spark else SparkOptions.load(spark_conf or ()),

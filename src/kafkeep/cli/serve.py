@@ -148,7 +148,7 @@ def serve_command(
     _log_more()
     ended = run_service(
         worker,
-        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+        storage=storage_options(s3_endpoint, s3_region, s3_profile, state),
         spark=spark,
         make_pages=make_console,
         on_ready=_say_ready if output is Output.TABLE else _print_ready,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.clock import now_ms
-from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, PreflightError
+from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.admin.fill_offsets import Transactions, filler_batch
 from kafkeep.kafka.admin.groups import list_groups
@@ -30,7 +30,12 @@ from kafkeep.options.spark import SparkOptions, java_version, require_java
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import count_of, format_duration, format_size
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.store.open import open_store, probe_conditional_create, probe_parts
+from kafkeep.store.open import (
+    open_store,
+    probe_conditional_create,
+    probe_parts,
+    unsafe_store_error,
+)
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 
@@ -151,7 +156,7 @@ def _remove(store: ObjectStore, key: str) -> tuple[Check, ...]:
 
 def _check_races(store: ObjectStore) -> Iterator[Check]:
     if not probe_conditional_create(store):
-        yield failed("store races", unsafe(store))
+        yield failed("store races", unsafe_store_error(store))
         return
     yield passed("store races", "if several writers create one object, exactly one succeeds")
     bare = store.inner if isinstance(store, RetryingStore) else store
@@ -167,14 +172,6 @@ def _parts(store: S3Store) -> Check:
         "store parts",
         "several multipart uploads of one object can succeed",
         "kafkeep sends objects up to 4 GiB in one request here; keep segments smaller than that.",
-    )
-
-
-def unsafe(store: ObjectStore) -> PreflightError:
-    """Return the error for a store that does not honour conditional creates."""
-    return PreflightError(
-        f"{store.describe()} lets two writers create the same object",
-        hint="kafkeep needs a store that honours If-None-Match on PUT.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from kafkeep.errors import UsageError
+from kafkeep.options.clouds import AzureOptions, GoogleOptions
 from kafkeep.options.config_files import check_path
 
 MIB = 1024 * 1024
@@ -23,13 +24,22 @@ CUSTOMER_KEY_VARIABLE = "KAFKEEP_S3_SSE_CUSTOMER_KEY"
 _AMAZON = re.compile(r"(?:.+\.)?amazonaws\.com(?:\.cn)?", re.ASCII)
 _KMS = ("aws:kms", "aws:kms:dsse")
 _BUCKET = re.compile(r"[a-z0-9A-Z][a-zA-Z0-9._-]{1,62}", re.ASCII)
+_GOOGLE_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{2,221}", re.ASCII)
+_AZURE_CONTAINER = re.compile(r"[a-z0-9][a-z0-9-]{2,62}", re.ASCII)
+_CLOUD = re.compile(r"(gs|az)://(?!/)")
+_CLOUD_NEAR_MISS = re.compile(
+    r"(?P<gs>gs|gcs)(?::/{0,3})(?=[^/]|$)|(?P<az>az|azure|azblob|wasbs?|abfss?)(?::/{0,3})(?=[^/]|$)",
+    re.IGNORECASE,
+)
 _S3_NEAR_MISS = re.compile(r"(?:s3[an]?:/?|s3[an]://|S3:/{0,2}|s3:/{3,})(?=[^/]|$)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOptions:
-    """How to reach S3. Without keys, boto3 searches its credential chain (profile, role, instance).
+    """How to reach the store. ``google`` and ``azure`` are for those clouds, all others for S3.
+
+    Without keys, boto3 searches its credential chain (profile, role, instance).
 
     ``multipart_bytes``: objects of at least this size are uploaded in parts. The default on AWS is
     32 MiB. With another endpoint, everything up to 4 GiB is one PUT: some stores let several
@@ -72,6 +82,8 @@ class StorageOptions:
     expect_continue: bool = True
     send_digest: bool = False
     fail_on_tagging_error: bool = False
+    google: GoogleOptions = field(default_factory=GoogleOptions)
+    azure: AzureOptions = field(default_factory=AzureOptions)
 
     def __post_init__(self) -> None:
         if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
@@ -137,7 +149,7 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> StorageOptions:
-        """Read AWS's standard variables; a flag that is not None overrides its variable.
+        """Read the clouds' standard variables; a flag that is not None overrides its variable.
 
         A profile given as a flag also overrides keys from the environment. The key of SSE-C has its
         own variable, in Base64, so that every command can read such an archive.
@@ -148,6 +160,8 @@ class StorageOptions:
             "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
             "profile": env.get("AWS_PROFILE"),
             "ca_file": env.get("AWS_CA_BUNDLE"),
+            "google": GoogleOptions.from_env(env),
+            "azure": AzureOptions.from_env(env),
         }
         if customer_key := env.get(CUSTOMER_KEY_VARIABLE):
             found["customer_key"] = parse_customer_key(customer_key)
@@ -180,18 +194,18 @@ def parse_customer_key(text: str) -> bytes:
 class ArchiveAddress:
     """The address of an archive: a bucket and prefix, a folder, or (for tests) memory.
 
-    ``path`` is the prefix for s3 (no slash at either end), the absolute folder for file, and the
-    name for memory.
+    ``bucket`` is a container for az. ``path`` is the prefix for s3, gs and az (no slash at either
+    end), the absolute folder for file, and the name for memory.
     """
 
-    kind: Literal["s3", "file", "memory"]
+    kind: Literal["s3", "gs", "az", "file", "memory"]
     bucket: str
     path: str
 
     def __str__(self) -> str:
         match self.kind:
-            case "s3":
-                return f"s3://{self.bucket}/{self.path}".rstrip("/")
+            case "s3" | "gs" | "az":
+                return f"{self.kind}://{self.bucket}/{self.path}".rstrip("/")
             case "file":
                 return self.path
             case "memory":
@@ -199,15 +213,12 @@ class ArchiveAddress:
 
     @classmethod
     def parse(cls, text: str) -> ArchiveAddress:
-        """Parse ``s3://bucket/prefix``, ``file:///folder``, a plain folder or ``memory:x``."""
+        """Parse ``s3://``, ``gs://`` or ``az://`` with a bucket and prefix, a folder, or memory."""
         if text.startswith("s3://") and not text.startswith("s3:///"):
             return _parse_s3(text)
-        if near := _S3_NEAR_MISS.match(text):
-            rest = text[near.end() :].lstrip("/")
-            raise UsageError(
-                f"{text!r} is not an archive address",
-                hint=f"Did you mean s3://{rest or 'bucket/prefix'}?",
-            )
+        if cloud := _CLOUD.match(text):
+            return _parse_gs(text) if cloud[1] == "gs" else _parse_az(text)
+        _check_near_misses(text)
         if text.startswith("memory:"):
             return cls("memory", "", text.removeprefix("memory:"))
         if text.startswith("file:"):
@@ -215,7 +226,8 @@ class ArchiveAddress:
         if (scheme := _SCHEME.match(text)) and (text[scheme.end() :].startswith("/")):
             raise UsageError(
                 f"{scheme[1]}: addresses are not supported",
-                hint="Use s3://bucket/prefix (with --s3-endpoint for other stores), or a folder.",
+                hint="Use s3://bucket/prefix (with --s3-endpoint for other stores), "
+                "gs://bucket/prefix, az://container/prefix, or a folder.",
             )
         if not text.strip():
             raise UsageError(
@@ -224,12 +236,43 @@ class ArchiveAddress:
         return cls("file", "", str(_home_of(check_path(text)).absolute()))
 
 
+def _check_near_misses(text: str) -> None:
+    """Raise UsageError with the right spelling if the scheme of a bucket is nearly right."""
+    scheme, near = "s3", _S3_NEAR_MISS.match(text)
+    if near is None and (near := _CLOUD_NEAR_MISS.match(text)):
+        scheme = "gs" if near["gs"] else "az"
+    if near is not None:
+        rest = text[near.end() :].lstrip("/")
+        raise UsageError(
+            f"{text!r} is not an archive address",
+            hint=f"Did you mean {scheme}://{rest or 'bucket/prefix'}?",
+        )
+
+
 def _parse_s3(text: str) -> ArchiveAddress:
-    bucket, _, prefix = text.removeprefix("s3://").partition("/")
-    if not _BUCKET.fullmatch(bucket):
-        hint = "Write s3://bucket/prefix; bucket names are 3 to 63 letters, digits, dots, hyphens."
+    hint = "Write s3://bucket/prefix; bucket names are 3 to 63 letters, digits, dots, hyphens."
+    return ArchiveAddress("s3", *_parse_bucket(text, _BUCKET, "bucket", hint))
+
+
+def _parse_gs(text: str) -> ArchiveAddress:
+    hint = "Write gs://bucket/prefix; bucket names are lowercase letters, digits, -, _ and dots."
+    return ArchiveAddress("gs", *_parse_bucket(text, _GOOGLE_BUCKET, "bucket", hint))
+
+
+def _parse_az(text: str) -> ArchiveAddress:
+    hint = (
+        "Write az://container/prefix, and name the account in AZURE_STORAGE_ACCOUNT; container "
+        "names are 3 to 63 lowercase letters, digits and hyphens."
+    )
+    return ArchiveAddress("az", *_parse_bucket(text, _AZURE_CONTAINER, "container", hint))
+
+
+def _parse_bucket(text: str, names: re.Pattern[str], noun: str, hint: str) -> tuple[str, str]:
+    """Return bucket and prefix of an address with a scheme."""
+    bucket, _, prefix = text.partition("://")[2].partition("/")
+    if not names.fullmatch(bucket):
         what = (
-            f"{bucket!r} in {text!r} is not a bucket name" if bucket else f"no bucket in {text!r}"
+            f"{bucket!r} in {text!r} is not a {noun} name" if bucket else f"no {noun} in {text!r}"
         )
         raise UsageError(what, hint=hint)
     parts = [part for part in prefix.split("/") if part]
@@ -237,7 +280,7 @@ def _parse_s3(text: str) -> ArchiveAddress:
         raise UsageError(
             f"the prefix in {text!r} has a '.' or '..' in it", hint="Write the prefix out in full."
         )
-    return ArchiveAddress("s3", bucket, "/".join(parts))
+    return bucket, "/".join(parts)
 
 
 def _parse_file(text: str) -> str:

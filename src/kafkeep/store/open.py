@@ -9,12 +9,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.errors import AccessDeniedError, KafkeepError, KeyExistsError, UsageError
+from kafkeep.errors import (
+    AccessDeniedError,
+    EnvironmentFault,
+    KafkeepError,
+    KeyExistsError,
+    PreflightError,
+    UsageError,
+)
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.retry import STORE
+from kafkeep.store.bucket_writer import UploadsInParts
 from kafkeep.store.local import LocalStore
 from kafkeep.store.local_files import NAME_A_FOLDER, disk_fault, no_folder
 from kafkeep.store.memory import MemoryStore
@@ -31,8 +40,9 @@ def open_store(
 ) -> ObjectStore:
     """Return the store at an address, wrapped with retries. Send no request yet.
 
-    An address is ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name``
-    (for tests, in this process). Without ``options``, they come from the environment.
+    An address is ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix``,
+    ``file:///folder``, a plain folder, or ``memory:name`` (for tests, in this process). Without
+    ``options``, they come from the environment.
 
     With ``create``, create a missing folder, but never a bucket. ``sleep`` is called between two
     attempts. An error that it raises ends the retries.
@@ -61,10 +71,32 @@ def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
     match where.kind:
         case "s3":
             return S3Store(where.bucket, where.path, options)
+        case "gs" | "az":
+            return _cloud_store(where, options)
         case "file":
             return LocalStore(where.path)
         case "memory":
             return MemoryStore.shared(where.path)
+
+
+_CLOUDS = {
+    "gs": ("kafkeep.store.google", "GoogleStore", "Google Cloud Storage", "gcs"),
+    "az": ("kafkeep.store.azure", "AzureStore", "Azure Blob Storage", "azure"),
+}
+
+
+def _cloud_store(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
+    """Open a store whose client belongs to an extra of the package."""
+    module, name, cloud, extra = _CLOUDS[where.kind]
+    try:
+        made = getattr(import_module(module), name)
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"the client of {cloud} is not installed ({error.name} is missing)",
+            hint=f"Install it with: pip install 'kafkeep[{extra}]', on every executor too.",
+        ) from error
+    store: ObjectStore = made(where.bucket, where.path, options)
+    return store
 
 
 _FOLDER = "_kafkeep/probe"
@@ -78,12 +110,28 @@ def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int
     """
     bare = store.inner if isinstance(store, RetryingStore) else store
     honoured = all(_race(store, racers, _put(store)) for _ in range(rounds))
-    if isinstance(bare, S3Store) and bare.uses_parts:
+    if isinstance(bare, UploadsInParts) and bare.uses_parts:
         honoured = honoured and probe_parts(bare, racers=racers, rounds=rounds)
     return honoured
 
 
-def probe_parts(store: S3Store, *, racers: int = 8, rounds: int = 3) -> bool:
+def unsafe_store_error(store: ObjectStore) -> PreflightError:
+    """Return the error for a store that does not honour conditional creates."""
+    address = store.describe()
+    needed = _CONDITIONS.get(address.partition(":")[0], "If-None-Match on PUT")
+    return PreflightError(
+        f"{address} lets two writers create the same object",
+        hint=f"kafkeep needs a store that honours {needed}.",
+    )
+
+
+_CONDITIONS = {
+    "gs": "ifGenerationMatch=0 on uploads",
+    "az": "If-None-Match on Put Blob and Put Block List",
+}
+
+
+def probe_parts(store: UploadsInParts, *, racers: int = 8, rounds: int = 3) -> bool:
     """Return whether exactly one of several concurrent multipart uploads succeeds."""
     return all(_race(store, racers, _complete(store)) for _ in range(rounds))
 
@@ -92,7 +140,7 @@ def _put(store: ObjectStore) -> Callable[[str, bytes], Callable[[], None]]:
     return lambda key, body: lambda: store.put_new(key, body)
 
 
-def _complete(store: S3Store) -> Callable[[str, bytes], Callable[[], None]]:
+def _complete(store: UploadsInParts) -> Callable[[str, bytes], Callable[[], None]]:
     def prepare(key: str, body: bytes) -> Callable[[], None]:
         writer = store.create_in_parts(key)
         writer.write(body)

@@ -27,6 +27,25 @@ def test_the_standard_variables_are_read() -> None:
     assert (options.region, options.ca_file, options.endpoint) == ("eu-1", "/ca", "http://h:1")
 
 
+def test_the_variables_of_the_clouds_are_read_and_their_secrets_not_shown() -> None:
+    env = {
+        "GOOGLE_APPLICATION_CREDENTIALS": "/key.json",
+        "STORAGE_EMULATOR_HOST": "localhost:4443",
+        "AZURE_STORAGE_CONNECTION_STRING": "AccountKey=hush",
+        "AZURE_STORAGE_ACCOUNT": "shop",
+        "AZURE_STORAGE_KEY": "hush",
+        "AZURE_STORAGE_SAS_TOKEN": "sig=hush",
+    }
+    options = StorageOptions.from_env(env)
+    assert options.google.credentials_file == "/key.json"
+    assert options.google.emulator == "http://localhost:4443"
+    assert options.azure.account_url == "https://shop.blob.core.windows.net"
+    assert (options.azure.key, options.azure.sas_token) == ("hush", "sig=hush")
+    assert options.azure.connection_string == "AccountKey=hush"
+    assert "hush" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
 def test_the_more_special_variable_wins() -> None:
     env = {
         "AWS_ENDPOINT_URL": "http://all",
@@ -87,6 +106,8 @@ def test_halves_are_refused(bad: dict[str, str]) -> None:
         ("file:/a", "/a"),
         ("/a/b", "/a/b"),
         ("memory:x", "memory:x"),
+        ("gs://my_bucket.x//a/", "gs://my_bucket.x/a"),
+        ("az://container", "az://container"),
     ],
 )
 def test_addresses_are_read_and_written(text: str, written: str) -> None:
@@ -110,7 +131,13 @@ def test_a_plain_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mon
         ("s3://", "bucket"),
         ("s3://b/x", "3 to 63"),
         ("s3://bucket/a/../b", "in full"),
-        ("gs://bucket/p", "s3://bucket/prefix"),
+        ("gs:///bucket/p", "Did you mean gs://bucket/p?"),
+        ("gcs://bucket/p", "Did you mean gs://bucket/p?"),
+        ("azure://container/p", "Did you mean az://container/p?"),
+        ("gs://Bucket/p", "lowercase"),
+        ("az://my_container/p", "container"),
+        ("az://container/a/../b", "in full"),
+        ("ftp://bucket/p", "gs://bucket/prefix"),
         ("http://h/b", "--s3-endpoint"),
         ("file://a/b", "three slashes"),
         ("file:a", "file:///folder"),

@@ -47,7 +47,8 @@ _ARCHIVE = typer.Option(
     "--archive",
     envvar="KAFKEEP_ARCHIVE",
     metavar="ADDRESS",
-    help="Address of the archive: s3://bucket/prefix, file:///folder or a folder.",
+    help="Address of the archive: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix,"
+    " file:///folder or a folder.",
 )
 ArchiveOption = Annotated[str, _ARCHIVE]
 OptionalArchiveOption = Annotated[str | None, _ARCHIVE]
@@ -122,8 +123,8 @@ ARCHIVE_FLAGS = (
 
 def archive_location(given: Mapping[str, Any]) -> ArchiveLocation:
     """Build a location from the values of ``ARCHIVE_FLAGS``."""
-    stored = storage_options(given["s3_endpoint"], given["s3_region"], given["s3_profile"])
-    return ArchiveLocation(given["archive"], stored)
+    flags = (given["s3_endpoint"], given["s3_region"], given["s3_profile"])
+    return ArchiveLocation(given["archive"], storage_options(*flags, given["archive"]))
 
 
 def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,9 +136,17 @@ def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def storage_options(
-    endpoint: str | None, region: str | None, profile: str | None
+    endpoint: str | None, region: str | None, profile: str | None, address: str | None = None
 ) -> StorageOptions:
-    """Read the standard AWS variables; flags override them."""
+    """Read the clouds' standard variables; flags override those of AWS.
+
+    Raise UsageError if there are flags and ``address`` is not on S3.
+    """
+    if any((endpoint, region, profile)) and (address or "").startswith(("gs://", "az://")):
+        raise UsageError(
+            f"--s3-endpoint, --s3-region and --s3-profile do not apply to {address}",
+            hint="Leave them out; the variables of that cloud say how to reach it.",
+        )
     return StorageOptions.from_env(endpoint=endpoint, region=region, profile=profile)
 
 
