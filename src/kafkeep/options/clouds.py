@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+from kafkeep.errors import EnvironmentFault
+
+_CLIENTS = {
+    "gs": ("google.cloud.storage", "Google Cloud Storage", "gcs"),
+    "az": ("azure.storage.blob", "Azure Blob Storage", "azure"),
+}
+
+
+def require_client(kind: str) -> None:
+    """Raise EnvironmentFault if this kind of address needs a client that is not installed."""
+    if kind not in _CLIENTS:
+        return
+    module, cloud, extra = _CLIENTS[kind]
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # not even the package around it
+        found = None
+    if found is None:
+        raise EnvironmentFault(
+            f"the client of {cloud} is not installed",
+            hint=f"Install it: pip install 'kafkeep[{extra}]'.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkeep.errors import UsageError
+from kafkeep.options.clouds import require_client
 from kafkeep.options.config_files import check_path, parse_properties
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 
@@ -106,4 +107,4 @@ class Locations:
     storage: StorageOptions
 
     def __post_init__(self) -> None:
-        ArchiveAddress.parse(self.archive)  # fail before Kafka is contacted
+        require_client(ArchiveAddress.parse(self.archive).kind)  # before Kafka is contacted

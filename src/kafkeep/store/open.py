@@ -15,12 +15,12 @@ from pathlib import Path
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import (
     AccessDeniedError,
-    EnvironmentFault,
     KafkeepError,
     KeyExistsError,
     PreflightError,
     UsageError,
 )
+from kafkeep.options.clouds import require_client
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.retry import STORE
 from kafkeep.store.bucket_writer import UploadsInParts
@@ -80,22 +80,16 @@ def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
 
 
 _CLOUDS = {
-    "gs": ("kafkeep.store.google", "GoogleStore", "Google Cloud Storage", "gcs"),
-    "az": ("kafkeep.store.azure", "AzureStore", "Azure Blob Storage", "azure"),
+    "gs": ("kafkeep.store.google", "GoogleStore"),
+    "az": ("kafkeep.store.azure", "AzureStore"),
 }
 
 
 def _cloud_store(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
     """Open a store whose client belongs to an extra of the package."""
-    module, name, cloud, extra = _CLOUDS[where.kind]
-    try:
-        made = getattr(import_module(module), name)
-    except ImportError as error:
-        raise EnvironmentFault(
-            f"the client of {cloud} is not installed ({error.name} is missing)",
-            hint=f"Install it with: pip install 'kafkeep[{extra}]', on every executor too.",
-        ) from error
-    store: ObjectStore = made(where.bucket, where.path, options)
+    require_client(where.kind)
+    module, name = _CLOUDS[where.kind]
+    store: ObjectStore = getattr(import_module(module), name)(where.bucket, where.path, options)
     return store
 
 

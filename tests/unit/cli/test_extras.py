@@ -65,3 +65,33 @@ def test_a_task_that_lacks_the_compiler_names_the_extra(monkeypatch: pytest.Monk
     with pytest.raises(EnvironmentFault) as raised:
         open_converter("value", options, "t")
     assert raised.value.hint == "Install it: pip install 'kafkeep[protobuf]'."
+
+
+CLIENTS = {
+    "gs://bucket/p": ("google.cloud.storage", "gcs"),
+    "az://container/p": ("azure.storage.blob", "azure"),
+}
+
+
+@pytest.mark.parametrize("address", CLIENTS)
+def test_a_verb_on_a_cloud_names_the_extra_with_its_client(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, started: list[object], address: str
+) -> None:
+    client, extra = CLIENTS[address]
+    monkeypatch.setitem(sys.modules, client, None)
+    flags = ("--bootstrap-servers", "127.0.0.1:9", "--archive", address)
+    for verb in (("backup", *flags, "--topics", "t"), ("restore", *flags), ("info", *flags[2:])):
+        assert cli.run(*verb) == 1
+        assert "is not installed" in cli.err.splitlines()[-2]
+        assert cli.err.splitlines()[-1] == f"hint: Install it: pip install 'kafkeep[{extra}]'."
+    assert started == []
+
+
+@pytest.mark.parametrize("address", CLIENTS)
+def test_the_flags_of_s3_are_refused_with_other_clouds(cli: Cli, address: str) -> None:
+    flags = ("--archive", address, "--s3-region", "eu-central-1")
+    assert cli.run("info", *flags) == 2
+    assert cli.run("doctor", "--no-spark", *flags) == 2
+    flags += ("--bootstrap-servers", "127.0.0.1:9", "--topics", "t")
+    assert cli.run("backup", *flags) == 2
+    assert "do not apply to" in cli.err
