@@ -16,14 +16,13 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, ContainerClient, ContentSettings
 
 from kafkeep import clock
-from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
+from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import KeyMissingError
 from kafkeep.options.storage import MIB, StorageOptions
-from kafkeep.retry import RetryPolicy
 from kafkeep.store.azure_client import azure_request, check_account, client_of
-from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK, BucketWriter
+from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK
 from kafkeep.store.buffered_bytes import BufferedBytes
+from kafkeep.store.cloud_store import CloudStore
 from kafkeep.store.keys import (
     check_key,
     check_metadata,
@@ -31,32 +30,24 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
-from kafkeep.store.retry import store_policy
-from kafkeep.store.s3_timing import recorder
-from kafkeep.store.tagging import TagFailures
 
-SINGLE_REQUEST_BYTES = 32 * MIB
-"""The largest object that is sent in one request."""
 MAX_BLOCKS = 50_000
 _PAGE = 1000
 _TYPE = "application/octet-stream"
 
 
-class AzureStore:
-    """An ObjectStore in a container, under a prefix.
+class AzureStore(CloudStore):
+    """An ObjectStore in a container. Large objects are committed from blocks.
 
-    Large objects are committed from blocks. Azure discards blocks that are not committed within a
-    week. Metadata names have underscores there, because Azure accepts no hyphens.
+    Metadata names have underscores there, because Azure accepts no hyphens.
     """
+
+    scheme = "az"
+    single_request_bytes = 32 * MIB
 
     def __init__(self, container: str, prefix: str, options: StorageOptions) -> None:
         check_account(options.azure)
-        self._name = container
-        self._prefix = prefix + "/" if prefix else ""
-        self.key_limits = KeyLimits(MAX_KEY_BYTES - len(self._prefix.encode()))
-        self._options = options
-        self._times = recorder()
-        self._tag_failures = TagFailures(strict=options.fail_on_tagging_error)
+        super().__init__(container, prefix, options)
 
     def put_new(
         self,
@@ -112,29 +103,6 @@ class AzureStore:
 
         self._tag_failures.set(key, put)
 
-    def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
-        """Tag an object that was sent in parts."""
-        self._tag_failures.set_retrying(key, lambda: self.set_tags(key, tags), retry)
-
-    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> BucketWriter:
-        """Begin an object. Buffer a small one until ``finish``, and send a large one in blocks."""
-        least = min(self._options.multipart_bytes or SINGLE_REQUEST_BYTES, SINGLE_REQUEST_BYTES)
-        return BucketWriter(self, check_key(key), check_metadata(metadata), parts_from=least)
-
-    def create_in_parts(self, key: str) -> BucketWriter:
-        """Begin an object of any size that is sent in blocks, to test the store."""
-        return BucketWriter(self, check_key(key), {}, parts_from=0)
-
-    @property
-    def uses_parts(self) -> bool:
-        """Objects of ordinary size are sent in blocks."""
-        return True
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        """The retry policy of the options."""
-        return store_policy(self._options)
-
     def new_checksum(self) -> Any:
         """Return the MD5 of a body without bytes."""
         return hashlib.md5(usedforsecurity=False)
@@ -168,11 +136,6 @@ class AzureStore:
                 raise
         return body
 
-    def head(self, key: str) -> ObjectInfo:
-        """Return size, time and metadata, or raise KeyMissingError."""
-        metadata, info = self.head_all(key)
-        return ObjectInfo(key, info.size_bytes, info.modified_ms, metadata)
-
     def head_all(self, key: str) -> tuple[dict[str, str], ObjectInfo]:
         """Return the metadata without the upload mark, and an info whose metadata includes it."""
         with self.request("HeadObject", f"looking at {key}"):
@@ -204,10 +167,6 @@ class AzureStore:
                 return
             yield from rows
 
-    def strays(self, prefix: str) -> Iterator[StrayFile]:
-        """Yield nothing, because a container has only objects."""
-        return iter(())
-
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the common prefixes one level down."""
         found = self.container.walk_blobs(name_starts_with=self._prefix + prefix, delimiter="/")
@@ -223,13 +182,6 @@ class AzureStore:
         ):
             blob.delete_blob()
 
-    def uploads(self) -> Sequence[Upload]:
-        """Return nothing: blocks cannot be discarded by hand, and Azure does so after a week."""
-        return []
-
-    def end_upload(self, upload: Upload) -> None:
-        """Do nothing, because ``uploads`` names none."""
-
     def now_ms(self) -> int:
         """Return the time in the answer to a small request."""
         dates: deque[str] = deque()
@@ -238,18 +190,14 @@ class AzureStore:
             results_per_page=1,
             raw_response_hook=lambda answer: dates.append(answer.http_response.headers["Date"]),
         )
-        with self.request("ListObjectsV2", f"looking at container {self._name}"):
+        with self.request("ListObjectsV2", f"looking at container {self._bucket}"):
             next(found.by_page(), None)
         return _ms(parsedate_to_datetime(dates[-1])) if dates else clock.now_ms()
-
-    def describe(self) -> str:
-        """Return the address."""
-        return f"az://{self._name}/{self._prefix}".rstrip("/")
 
     @property
     def container(self) -> ContainerClient:
         """The container, by the client of this process."""
-        found: ContainerClient = client_of(self._options.azure).get_container_client(self._name)
+        found: ContainerClient = client_of(self._options.azure).get_container_client(self._bucket)
         return found
 
     def blob(self, key: str) -> BlobClient:
@@ -260,10 +208,7 @@ class AzureStore:
         self, operation: str, what: str, *, writes: bool = False
     ) -> AbstractContextManager[None]:
         """Time a request, and turn the library's errors into KafkeepErrors."""
-        return azure_request(operation, what, self._name, self._times, writes=writes)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_times": None}
+        return azure_request(operation, what, self._bucket, self._times, writes=writes)
 
 
 class AzureParts:

@@ -15,13 +15,12 @@ from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 from google.cloud.storage import Blob, Bucket
 
 from kafkeep import clock
-from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
+from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import KeyExistsError, KeyMissingError, NoSuchArchiveError, TransientError
 from kafkeep.options.storage import MIB, StorageOptions
-from kafkeep.retry import RetryPolicy
-from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK, BucketWriter
+from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK
 from kafkeep.store.buffered_bytes import BufferedBytes
+from kafkeep.store.cloud_store import CloudStore
 from kafkeep.store.google_client import TIMEOUT_S, GoogleClient, client_of, google_request
 from kafkeep.store.google_upload import CHUNK_BYTES, Crc32c, GoogleParts
 from kafkeep.store.keys import (
@@ -31,33 +30,22 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
-from kafkeep.store.retry import store_policy
-from kafkeep.store.s3_timing import recorder
-from kafkeep.store.tagging import TagFailures
 
-SINGLE_REQUEST_BYTES = 8 * MIB
-"""The largest object that Google's library sends in one request."""
 TAGS = "kafkeep-tags"
 """The metadata that holds tags, which objects of this store do not have."""
 _PAGE = 1000
 _ONCE: dict[str, Any] = {"timeout": TIMEOUT_S, "retry": None}
 
 
-class GoogleStore:
-    """An ObjectStore in a bucket, under a prefix.
+class GoogleStore(CloudStore):
+    """An ObjectStore in a bucket. Large objects are resumable uploads."""
 
-    Large objects are resumable uploads. Google discards an unfinished one after a week; nobody
-    can list it.
-    """
+    scheme = "gs"
+    single_request_bytes = 8 * MIB  # above, Google's library would begin a resumable upload itself
 
     def __init__(self, bucket: str, prefix: str, options: StorageOptions) -> None:
-        self._bucket = bucket
-        self._prefix = prefix + "/" if prefix else ""
-        self.key_limits = KeyLimits(MAX_KEY_BYTES - len(self._prefix.encode()))
-        self._options = options
+        super().__init__(bucket, prefix, options)
         self._seen_in: int | None = None
-        self._times = recorder()
-        self._tag_failures = TagFailures(strict=options.fail_on_tagging_error)
 
     def put_new(
         self,
@@ -68,7 +56,7 @@ class GoogleStore:
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """Store ``body`` if there is no object. Raise KeyExistsError if ``key`` is taken."""
-        if len(body) > SINGLE_REQUEST_BYTES:
+        if len(body) > self.single_request_bytes:
             writer = self.create(key, metadata)
             try:
                 writer.write(body)
@@ -133,29 +121,6 @@ class GoogleStore:
 
         self._tag_failures.set(key, put)
 
-    def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
-        """Tag an object that was sent in parts."""
-        self._tag_failures.set_retrying(key, lambda: self.set_tags(key, tags), retry)
-
-    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> BucketWriter:
-        """Begin an object. Buffer a small one until ``finish``, and send a large one in parts."""
-        least = min(self._options.multipart_bytes or SINGLE_REQUEST_BYTES, SINGLE_REQUEST_BYTES)
-        return BucketWriter(self, check_key(key), check_metadata(metadata), parts_from=least)
-
-    def create_in_parts(self, key: str) -> BucketWriter:
-        """Begin an object of any size that is sent in parts, to test the store."""
-        return BucketWriter(self, check_key(key), {}, parts_from=0)
-
-    @property
-    def uses_parts(self) -> bool:
-        """Objects of ordinary size are sent in parts."""
-        return True
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        """The retry policy of the options."""
-        return store_policy(self._options)
-
     def new_checksum(self) -> Crc32c:
         """Return the checksum of a body without bytes."""
         return Crc32c()
@@ -190,11 +155,6 @@ class GoogleStore:
             except RequestRangeNotSatisfiable:
                 return b""
         return body
-
-    def head(self, key: str) -> ObjectInfo:
-        """Return size, time and metadata, or raise KeyMissingError."""
-        metadata, info = self.head_all(key)
-        return ObjectInfo(key, info.size_bytes, info.modified_ms, metadata)
 
     def head_all(self, key: str) -> tuple[dict[str, str], ObjectInfo]:
         """Return the metadata without the upload mark, and an info whose metadata includes it."""
@@ -231,10 +191,6 @@ class GoogleStore:
     def _listing(self, prefix: str) -> Any:
         return google_request("ListObjectsV2", f"listing {prefix}", self._times)
 
-    def strays(self, prefix: str) -> Iterator[StrayFile]:
-        """Yield nothing, because a bucket has only objects."""
-        return iter(())
-
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the common prefixes one level down."""
         pages = self._pages(prefix, delimiter="/")
@@ -248,22 +204,11 @@ class GoogleStore:
             except NotFound:
                 return
 
-    def uploads(self) -> Sequence[Upload]:
-        """Return nothing: Google lists no resumable uploads, and discards them after a week."""
-        return []
-
-    def end_upload(self, upload: Upload) -> None:
-        """Do nothing, because ``uploads`` names none."""
-
     def now_ms(self) -> int:
         """Return the time in the answer to a small request."""
         self._ask_bucket()
         date = self.client.date
         return clock.now_ms() if date is None else _ms(parsedate_to_datetime(date))
-
-    def describe(self) -> str:
-        """Return the address."""
-        return f"gs://{self._bucket}/{self._prefix}".rstrip("/")
 
     @property
     def client(self) -> GoogleClient:
@@ -278,7 +223,7 @@ class GoogleStore:
             self._seen_in = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_seen_in": None, "_times": None}
+        return {**super().__getstate__(), "_seen_in": None}
 
     def _ask_bucket(self) -> None:
         asked = self.client.storage.list_blobs(
