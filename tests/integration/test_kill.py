@@ -187,7 +187,7 @@ def kill_until(trial: TopicTrial, kills: int, attempt: Callable[[int], bool]) ->
         attempt(trial.hits)
     print(f"{trial.hits} runs were killed, {trial.at_work} of them at work")
     assert trial.hits == kills
-    assert trial.at_work >= kills // 2
+    assert trial.at_work >= max(1, kills // 2)
 
 
 def kill_backups(trial: TopicTrial, kills: int) -> None:
@@ -219,8 +219,8 @@ def kill_restores(trial: TopicTrial, kills: int) -> None:
 
 
 @pytest.mark.core(suite="kill")
-def test_killed_backups_lose_and_double_nothing(trial: TopicTrial) -> None:
-    kill_backups(trial, 2)
+def test_a_killed_backup_loses_and_doubles_nothing(trial: TopicTrial) -> None:
+    kill_backups(trial, 1)  # at work; test_task_twice.py kills a worker
     trial.run(*trial.restore).expect(0, 3)
     trial.check_restored()
 
