@@ -82,23 +82,31 @@ def open_page(chromium: Browser, service: Service) -> Iterator[Callable[..., Pag
 def check_pages(
     page: Page, pages: Mapping[str, str], ready: Mapping[str, Callable[[], None]] | None = None
 ) -> None:
-    """Fail unless each page fits its screen and has no serious violation; keep a screenshot of it.
+    """Load each page in two widths; there and in both themes it must fit and be accessible.
 
-    ``pages`` are addresses by name; ``ready`` waits for what a page of that name loads later.
+    ``pages`` are addresses by name; ``ready`` waits for what a page of that name loads later. A
+    screenshot of each is kept. A violation is one that axe calls serious or critical.
     """
-    assert page.viewport_size is not None
-    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    look = f"{'dark' if is_dark else 'light'}-{page.viewport_size['width']}"
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     found: list[str] = []
-    for name, path in pages.items():
-        page.goto(path)
-        (ready or {}).get(name, lambda: None)()
-        if page.evaluate(_IS_WIDE):
-            found.append(f"{name} is wider than the screen")
-        for one in Axe().run(page).response["violations"]:
-            if one["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:200] for node in one["nodes"][:3]]
-                found.append(f"{name}: {one['id']}: {nodes}")
-        page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page=True)
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        for name, path in pages.items():
+            page.goto(path)
+            (ready or {}).get(name, lambda: None)()
+            for theme in ("light", "dark"):
+                page.emulate_media(
+                    color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce"
+                )
+                found += [f"{theme}, {width} px: {problem}" for problem in _problems(page, name)]
+                page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
     assert found == []
+
+
+def _problems(page: Page, name: str) -> Iterator[str]:
+    if page.evaluate(_IS_WIDE):
+        yield f"{name} is wider than the screen"
+    for one in Axe().run(page).response["violations"]:
+        if one["impact"] in ("serious", "critical"):
+            nodes = [node["html"][:200] for node in one["nodes"][:3]]
+            yield f"{name}: {one['id']}: {nodes}"

@@ -128,10 +128,8 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_accessible_and_fits(theme: str, width: int, open_page: OpenPage) -> None:
-    page = open_page(theme=theme, width=width)
+def test_every_page_is_accessible_and_fits(open_page: OpenPage) -> None:
+    page = open_page()
     chart = page.locator(".chart canvas")
     ready = dict.fromkeys(("overview", "connector"), lambda: expect(chart).to_be_visible())
     check_pages(page, PAGES, ready)

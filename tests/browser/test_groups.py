@@ -149,12 +149,8 @@ def test_offsets_of_a_stopped_connector_are_changed(
     assert wanted in service.call("GET", "/connectors/keeper/offsets")["offsets"]
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_accessible_and_fits(
-    theme: str, width: int, scene: Scene, open_page: OpenPage
-) -> None:
-    page = open_page(theme=theme, width=width)
+def test_every_page_is_accessible_and_fits(scene: Scene, open_page: OpenPage) -> None:
+    page = open_page()
     group = f"/ui/groups/{to_segment(scene.group)}"
     pages = {
         "groups": "/ui/groups?lag=yes",

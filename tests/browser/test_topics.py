@@ -131,12 +131,8 @@ def test_a_page_that_was_opened_before_shows_newer_records_after_a_click(
     expect(page.locator("table.messages")).to_contain_text("just now")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_topic_pages_are_accessible_and_fit(
-    topic: str, theme: str, width: int, open_page: OpenPage
-) -> None:
-    page = open_page(theme=theme, width=width)
+def test_topic_pages_are_accessible_and_fit(topic: str, open_page: OpenPage) -> None:
+    page = open_page()
     here = f"/ui/topics/{topic}"
     pages = {
         "topics": "/ui/topics?live=yes",
