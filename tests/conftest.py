@@ -20,6 +20,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("kafkeep")
 
+# The resident session of whoever runs the tests is not theirs.
+os.environ["KAFKEEP_SPARK_RESIDENT"] = "off"
+
 # What writes old records to a topic that does not keep them fails each time, not once in a while.
 LOOK_FOR_EXPIRED_EACH_SECOND = {
     "log.initial.task.delay.ms": "1000",

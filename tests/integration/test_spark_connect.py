@@ -8,13 +8,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.releases import TEST_SPARK
-from tests.support.run_kafkeep import Driver, kafkeep
+from tests.support.run_kafkeep import (
+    Driver,
+    command_of,
+    kafkeep,
+    members,
+    parent_of,
+    signal_group,
+)
 from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.dev import DevStatus
@@ -24,8 +32,27 @@ pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 
 
+@dataclass(frozen=True)
+class Server:
+    """A Spark Connect server; its processes are a group."""
+
+    address: str
+    group: int
+
+    def workers(self) -> set[int]:
+        """Return the Python workers that it has forked for tasks."""
+        daemons = {pid for pid in members(self.group) if "pyspark.daemon" in command_of(pid)}
+        return {pid for pid in daemons if parent_of(pid) in daemons}
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+def server(running_server: Server) -> str:
+    """The address of a real server."""
+    return running_server.address
+
+
+@pytest.fixture
+def running_server(tmp_path: Path) -> Iterator[Server]:
     """Start a real server, as sbin/start-connect-server.sh does."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -56,7 +83,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             )
         try:
             until(lambda: _listens(port, process, log), "the server listens")
-            yield f"sc://127.0.0.1:{port}"
+            yield Server(f"sc://127.0.0.1:{port}", process.pid)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE_S)
@@ -100,6 +127,28 @@ def test_spark_connect_starts_as_installed_and_runs_a_backup(
     checks = {check["subject"]: check for check in examined.wait().expect(0).json["checks"]}
     assert checks["spark"]["what"].endswith("; 1 task at a time"), "the cores of the server"
     assert checks["executor kafka"]["verdict"] == "pass"
+
+
+def test_ctrl_c_cancels_the_tasks_on_the_server(
+    running_server: Server,
+    services: DevStatus,
+    cluster: Cluster,
+    topic_name: str,
+    tmp_path: Path,
+) -> None:
+    cluster.create(topic_name, 1)
+    for _ in range(20):
+        cluster.fill(topic_name, 100)
+    driver = Driver(
+        tmp_path / "run",
+        *("backup", "--bootstrap-servers", services.bootstrap_servers, "--topics", topic_name),
+        *("--archive", tmp_path / "archive", "--rate", "1KiB"),
+        *("--spark-conf", f"spark.remote={running_server.address}"),
+    )
+    at_work = until(lambda: driver.runs() and running_server.workers(), "a task runs")
+    signal_group(driver.group, signal.SIGINT)
+    driver.wait().expect(130)
+    until(lambda: not at_work & running_server.workers(), "its worker has ended")
 
 
 def test_spark_connect_without_its_packages_says_what_to_install(tmp_path: Path) -> None:

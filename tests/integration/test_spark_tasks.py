@@ -166,7 +166,7 @@ def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
     stop = threading.Event()
     stop.set()
     assert len(runner.run_tasks(range(2), short, label="short", stop=stop)) == 2
-    monkeypatch.setattr("kafkeep.spark.tasks.CANCEL_AFTER_S", 2.0)
+    monkeypatch.setattr("kafkeep.spark.operation.CANCEL_AFTER_S", 2.0)
     began = time.monotonic()
     with pytest.raises(KafkeepError):
         runner.run_tasks(range(2), long, label="long", stop=stop)

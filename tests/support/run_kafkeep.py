@@ -157,15 +157,27 @@ def members(group: int) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> str:
+    """Return the command line of a process; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 when it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def python_workers(group: int) -> list[int]:
     """Return the Python workers of a driver: forked from Spark's daemon."""
-    parents = {}
-    for pid in members(group):
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            continue
-        if "kafkeep.spark.worker_daemon" in line and "java" not in line:
-            parents[pid] = int(stat.rpartition(")")[2].split()[1])
+    parents = {
+        pid: parent_of(pid)
+        for pid in members(group)
+        if "kafkeep.spark.worker_daemon" in (line := command_of(pid)) and "java" not in line
+    }
     return [pid for pid, parent in parents.items() if parent in parents]

@@ -228,6 +228,7 @@ def backup_command(
         spark_conf,
         now=not dry_run,
         preload=preload.BACKUP if options.sink is None else preload.SINK,
+        resident=not options.follow,
     )
     from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
 

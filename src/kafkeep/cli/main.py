@@ -28,6 +28,7 @@ from kafkeep.cli import (
     retention,
     schemas,
     serve,
+    spark,
     verify,
 )
 from kafkeep.cli.archive import cat, commits, diff, find, info, ls
@@ -72,6 +73,7 @@ app.command("man")(man.man_command)
 app.add_typer(groups.app, name="groups")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(retention.app, name="retention")
+app.add_typer(spark.app, name="spark")
 app.add_typer(dev.app, name="dev")
 
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkeep.errors import EnvironmentFault, UsageError
+from kafkeep.options.option import option
+from kafkeep.options.units import above_zero, parse_duration
 
 REMOTE_VARIABLE = "SPARK_REMOTE"
+RESIDENT_VARIABLE = "KAFKEEP_SPARK_RESIDENT"
 _ATTEMPTS = 4
 
 
@@ -38,6 +41,7 @@ class SparkOptions:
 
     ``preload`` names modules (``package.module``) or functions without arguments
     (``package.module:function``) that local Python workers import and call once, before they fork.
+    ``resident``: run in the resident session if there is one that fits.
     """
 
     master: str = field(default_factory=default_master)
@@ -45,6 +49,7 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     remote: str | None = None
     preload: tuple[str, ...] = ()
+    resident: bool = False
 
     def __post_init__(self) -> None:
         if self.remote is not None:
@@ -54,11 +59,17 @@ class SparkOptions:
 
     @classmethod
     def load(
-        cls, pairs: Iterable[str] = (), *, master: str | None = None, preload: tuple[str, ...] = ()
+        cls,
+        pairs: Iterable[str] = (),
+        *,
+        master: str | None = None,
+        preload: tuple[str, ...] = (),
+        resident: bool = False,
     ) -> SparkOptions:
         """Read ``--spark-conf key=value`` pairs and the environment; UsageError for a bad pair.
 
-        A given master overrides SPARK_REMOTE of the environment.
+        A given master overrides SPARK_REMOTE of the environment. KAFKEEP_SPARK_RESIDENT=off
+        overrides ``resident``.
         """
         conf = parse_conf(pairs)
         given, remote = conf.pop("spark.master", ""), conf.pop("spark.remote", "")
@@ -74,6 +85,7 @@ class SparkOptions:
             remote=remote or None,
             conf=conf,
             preload=preload,
+            resident=resident and is_switched_on(os.environ.get(RESIDENT_VARIABLE)),
         )
 
     def with_preload(self, names: Iterable[str]) -> SparkOptions:
@@ -84,6 +96,19 @@ class SparkOptions:
     def is_local(self) -> bool:
         """True if tasks run on this machine, in processes that inherit this environment."""
         return self.remote is None and self.master.split("[")[0] == "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentOptions:
+    """How the resident session behaves."""
+
+    idle_timeout_ms: int = option(
+        "idle.timeout",
+        "End the session when no command has used it for this long.",
+        default=30 * 60_000,
+        parse=above_zero(parse_duration),
+        metavar="DURATION",
+    )
 
 
 def check_master(master: str) -> None:
@@ -103,6 +128,11 @@ def check_remote(remote: str) -> None:
             f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
             hint="Write spark.remote (or SPARK_REMOTE) as sc://host:15002, or leave it out.",
         )
+
+
+def is_switched_on(switch: str | None) -> bool:
+    """Tell whether the variable of something that is on by default leaves it on."""
+    return (switch or "on").lower() not in ("off", "0", "false", "no")
 
 
 _HOST_PORT = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}"

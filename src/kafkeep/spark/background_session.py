@@ -12,10 +12,12 @@ from types import TracebackType
 
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm, take_prelaunched
+from kafkeep.spark.resident.claim import SessionClaim, take_claim
 from kafkeep.spark.session import (
     abandon_session,
     active_session,
     has_stopped,
+    join_resident,
     start_session,
     stop_session,
 )
@@ -28,12 +30,14 @@ class BackgroundSession:
 
     That job calls ``first`` in each worker. On exit the session is stopped, also one that is still
     starting. A session that was active before, started by anyone else, is used and left running.
+    So is the resident session, if the options allow it and it can be claimed: without a first job.
     """
 
     def __init__(self, options: SparkOptions, *, first: Callable[[], None] | None = None) -> None:
         self._options = options
         self._first = first
         self._jvm: Jvm | None = None
+        self._claim: SessionClaim | None = None
         self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting: Future[TaskRunner] | None = None
@@ -43,7 +47,9 @@ class BackgroundSession:
 
     def __enter__(self) -> BackgroundSession:
         self._borrowed = active_session() is not None
-        if not self._borrowed and can_start_lean(self._options):
+        if not self._borrowed:
+            self._claim = take_claim(self._options)
+        if not self._borrowed and self._claim is None and can_start_lean(self._options):
             self._jvm = take_prelaunched(self._options) or launch_jvm(self._options)
         self.launched_at = self._jvm.launched_at if self._jvm else time.monotonic()
         self._starting = self._starter.submit(self._start)
@@ -94,6 +100,8 @@ class BackgroundSession:
             stop_session(starting.result().driver)
         elif self._jvm is not None:
             abandon_session(self._jvm)
+        if self._claim is not None:
+            self._claim.release()
 
     def _freeze(self) -> None:
         """Exclude everything loaded so far from Python's garbage collection, once.
@@ -114,6 +122,12 @@ class BackgroundSession:
         return has_stopped(starting.result().driver)
 
     def _start(self) -> TaskRunner:
+        if self._claim is not None:
+            resident = join_resident(self._claim)
+            if resident is not None:
+                return TaskRunner(resident, resident=self._claim)
+            self._claim.release()
+            self._claim, self._jvm = None, launch_jvm(self._options)
         runner = TaskRunner(start_session(self._options, jvm=self._jvm))
         on_cluster = runs_on_cluster(runner.driver)
         if on_cluster:

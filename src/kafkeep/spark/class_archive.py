@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkeep.options.spark import is_switched_on
+
 CACHE_VARIABLE = "KAFKEEP_CACHE"
 SWITCH_VARIABLE = "KAFKEEP_CLASS_ARCHIVE"
 _STALE_LOCK_SECONDS = 600
@@ -88,7 +90,7 @@ class ClassArchive:
 
 def is_on() -> bool:
     """Whether class archives are wanted: KAFKEEP_CLASS_ARCHIVE=off turns them off."""
-    return os.environ.get(SWITCH_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
+    return is_switched_on(os.environ.get(SWITCH_VARIABLE))
 
 
 def _age_seconds(path: Path) -> float:

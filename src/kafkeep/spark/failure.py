@@ -114,6 +114,12 @@ def explain_end(error: BaseException, label: str, *, why: str, hint: str) -> Kaf
     return _noted(ended, str(error))
 
 
+def explain_resident_end(error: BaseException, label: str) -> KafkeepError:
+    """Return the error to raise for a job whose resident session has ended."""
+    reason = f"the resident Spark session ended while {label} ran in it"
+    return _noted(TransientError(reason, hint=AGAIN), str(error))
+
+
 def explain_failure(error: BaseException, label: str) -> KafkeepError:
     """Return the error to raise for a job that Spark gave up on.
 
@@ -134,7 +140,7 @@ def explain_failure(error: BaseException, label: str) -> KafkeepError:
     if any(sign in text for sign in _LOST_WORKER):
         reason = f"a task of {label} lost its Python worker each time"
         return _noted(TransientError(reason, hint=AGAIN), text)
-    if "cancelled" in text:
+    if "cancelled" in text or "OPERATION_CANCELED" in text:
         return _noted(TransientError(f"{label} was cancelled"), text)
     return _noted(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)
 

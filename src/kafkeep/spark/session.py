@@ -25,7 +25,10 @@ from kafkeep.options.spark import SparkOptions, require_java, usable_cores
 from kafkeep.spark import internals
 from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
 from kafkeep.spark.jvm import LOG4J, WORKER_MEMORY, Jvm, can_start_lean, launch_jvm
+from kafkeep.spark.resident.claim import SessionClaim
+from kafkeep.spark.resident.connection import open_session
 
+_log = logging.getLogger(__name__)
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
 
 _LEAN = {
@@ -91,8 +94,26 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     return session
 
 
+def join_resident(claim: SessionClaim) -> Session | None:
+    """Return a session on the resident session's server; None if it does not answer as it should.
+
+    A session that is returned is stopped by ``stop_session``, which leaves the server running.
+    """
+    try:
+        session = open_session(claim)
+    except (PySparkException, ImportError, OSError) as error:
+        _log.debug("the resident Spark session is not used: %s", _first_line(error))
+        return None
+    _Owned.session, _Owned.remote = session, claim.record.address
+    atexit.register(stop_session, session)
+    return session
+
+
 def active_session() -> Session | None:
     """Return the session of this process, ours or the caller's, whichever thread asks."""
+    ours = _Owned.session
+    if ours is not None and context_of(ours) is None:
+        return ours  # pyspark does not know one of the resident session as active
     with suppress(PySparkException):
         active = SparkSession.getActiveSession()
         if active is not None:

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -29,7 +30,16 @@ from pyspark.sql import SparkSession
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark import internals
-from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
+from kafkeep.spark.failure import (
+    explain_end,
+    explain_failure,
+    explain_resident_end,
+    interruption,
+    is_ended_application,
+)
+from kafkeep.spark.operation import cancel_late, watch_operation
+from kafkeep.spark.resident.claim import SessionClaim
+from kafkeep.spark.resident.environment import CommandEnvironment, RunInEnvironment
 from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
 from kafkeep.spark.slots import running_slots, task_slots
 from kafkeep.store.local_files import disk_fault
@@ -44,8 +54,6 @@ _DESCRIBING = threading.Lock()
 else in the process. One after the other they take no longer, and leave it free."""
 OnProgress = Callable[[int, int], None]
 """Called with the tasks done and their total, from a thread of its own."""
-CANCEL_AFTER_S = 10.0
-"""How long tasks may continue after ``stop``: enough to finish, if nothing holds them up."""
 _POLL_SECONDS = 0.2
 _POOL = "spark.scheduler.pool"
 _GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -62,13 +70,16 @@ class TaskRow:
 
 _Reported = tuple[int, str, bytes]
 """The number of a bundle, the kind of a row, and its body as JSON."""
+_RunParts = Callable[[Iterable[bytes]], Iterator[_Reported]]
 
 
 class TaskRunner:
     """Runs tasks in one Spark session. Threads may share it."""
 
-    def __init__(self, driver: Session) -> None:
+    def __init__(self, driver: Session, *, resident: SessionClaim | None = None) -> None:
         self.driver = driver
+        self._resident = resident
+        """The claim of the resident session, if ``driver`` is a session on its server."""
 
     @property
     def session(self) -> SparkSession:
@@ -132,6 +143,8 @@ class TaskRunner:
         except Exception as error:
             if (interrupt := interruption(error)) is not None:
                 raise interrupt from error
+            if self._resident is not None and not self._resident.is_alive():
+                raise explain_resident_end(error, label) from error
             raise _explain(self.driver, error, label) from error
         return _read_rows(reported)
 
@@ -147,7 +160,13 @@ class TaskRunner:
     ) -> Sequence[_Reported]:
         context = context_of(self.driver)
         if context is None:  # Connect has no job groups of this kind, and no pools
-            return _collect_frame(self.session, bundles, task)
+            run: _RunParts = _RunBundles(task)
+            if self._resident is not None:
+                run = RunInEnvironment(CommandEnvironment.current(), run)
+            with watch_operation(
+                self.session, count=len(bundles), on_progress=on_progress, stop=stop
+            ):
+                return _collect_frame(self.session, bundles, run)
         with watch_job(
             context,
             group=f"kafkeep-{uuid.uuid4().hex}",
@@ -170,13 +189,13 @@ def _collect_rdd(context: SparkContext, bundles: Sequence[T], task: Task[T]) -> 
 
 
 def _collect_frame(
-    session: SparkSession, bundles: Sequence[T], task: Task[T]
+    session: SparkSession, bundles: Sequence[T], run: _RunParts
 ) -> Sequence[_Reported]:
     """Run the tasks as a DataFrame of their numbers."""
     from kafkeep.spark.frame_tasks import collect_frame  # noqa: PLC0415 - of Spark SQL and Arrow
 
     parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
-    return collect_frame(session, parts, _RunBundles(task))
+    return collect_frame(session, parts, run)
 
 
 @contextmanager
@@ -207,9 +226,7 @@ def watch_job(
         )
         watcher.start()
     if stop is not None:
-        threading.Thread(
-            target=_cancel_late, args=(context, group, stop, done), daemon=True
-        ).start()
+        cancel_late(partial(context.cancelJobGroup, group), stop, done)
     try:
         yield
         if on_progress is not None and watcher is not None:
@@ -300,16 +317,6 @@ def _rebuild_error(body: dict[str, Any]) -> KafkeepError:
     if not (isinstance(kind, type) and issubclass(kind, KafkeepError)):
         kind = KafkeepError
     return kind(body["message"], hint=body["hint"])
-
-
-def _cancel_late(
-    context: SparkContext, group: str, stop: threading.Event, done: threading.Event
-) -> None:
-    while not done.wait(_POLL_SECONDS):
-        if stop.is_set() and not done.wait(CANCEL_AFTER_S):
-            with suppress(Exception):  # a JVM that is gone runs nothing
-                context.cancelJobGroup(group)
-            return
 
 
 def _poll(

@@ -19,6 +19,7 @@ from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.jvm import prelaunch_jvm
+from kafkeep.spark.resident.claim import claim_early
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
@@ -173,11 +174,18 @@ def kafka_options(
 
 
 def start_spark(
-    conf: list[str] | None, *, now: bool = True, preload: tuple[str, ...] = ()
+    conf: list[str] | None,
+    *,
+    now: bool = True,
+    preload: tuple[str, ...] = (),
+    resident: bool = True,
 ) -> SparkOptions:
-    """Load Spark's properties and, with ``now``, start its JVM in the background."""
-    options = SparkOptions.load(conf or (), preload=preload)
-    if now:
+    """Load Spark's properties; with ``now``, claim the resident session, or start a JVM.
+
+    The JVM starts in the background. A command that runs for long sets ``resident`` to False.
+    """
+    options = SparkOptions.load(conf or (), preload=preload, resident=resident)
+    if now and not claim_early(options):
         prelaunch_jvm(options)
     return options
 

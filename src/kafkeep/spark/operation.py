@@ -1,0 +1,85 @@
+"""Watch a job on a Spark Connect server: report its progress, and cancel it.
+
+The counterpart of ``watch_job``, which knows jobs of a classic session by their group. Here the
+operations of a thread have a tag.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+CANCEL_AFTER_S = 10.0
+"""How long tasks may continue after ``stop``: enough to finish, if nothing holds them up."""
+_POLL_SECONDS = 0.2
+
+
+@contextmanager
+def watch_operation(
+    session: SparkSession,
+    *,
+    count: int,
+    on_progress: Callable[[int, int], None] | None,
+    stop: threading.Event | None,
+) -> Iterator[None]:
+    """Run the body's operation under a tag; cancel it when the body is interrupted.
+
+    It is cancelled as well when it has not ended some seconds after ``stop`` was set.
+    """
+    tag = f"kafkeep-{uuid.uuid4().hex}"
+    done = threading.Event()
+    report = None
+    if on_progress is not None and hasattr(session, "registerProgressHandler"):  # Spark 4.0
+        report = _Progress(count, on_progress)
+    session.addTag(tag)
+    if report is not None:
+        session.registerProgressHandler(report)
+    if stop is not None:
+        cancel_late(partial(session.interruptTag, tag), stop, done)
+    try:
+        yield
+        if on_progress is not None:
+            on_progress(count, count)
+    except KeyboardInterrupt:
+        with suppress(Exception):  # the server may be gone; the interrupt matters more
+            session.interruptTag(tag)
+        raise
+    finally:
+        done.set()
+        session.removeTag(tag)
+        if report is not None:
+            session.removeProgressHandler(report)
+
+
+class _Progress:
+    """Called by Spark Connect's client with the stages of an operation."""
+
+    def __init__(self, count: int, on_progress: Callable[[int, int], None]) -> None:
+        self._count = count
+        self._on_progress = on_progress
+
+    def __call__(
+        self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str, done: bool
+    ) -> None:
+        mine = [stage for stage in stages or () if stage.num_tasks == self._count]
+        if mine and not done:
+            self._on_progress(max(stage.num_completed_tasks for stage in mine), self._count)
+
+
+def cancel_late(cancel: Callable[[], object], stop: threading.Event, done: threading.Event) -> None:
+    """Start a thread that calls ``cancel`` if ``done`` is not set some seconds after ``stop``."""
+
+    def watch() -> None:
+        while not done.wait(_POLL_SECONDS):
+            if stop.is_set() and not done.wait(CANCEL_AFTER_S):
+                with suppress(Exception):  # what is gone runs nothing
+                    cancel()
+                return
+
+    threading.Thread(target=watch, daemon=True).start()

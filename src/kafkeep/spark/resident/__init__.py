@@ -1,0 +1,1 @@
+"""The resident session: a local Spark Connect server that later commands share."""

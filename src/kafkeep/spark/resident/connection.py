@@ -1,0 +1,38 @@
+"""Connect to the resident session that a command has claimed."""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+
+from pyspark.sql import SparkSession
+
+from kafkeep.redact import remember
+from kafkeep.spark.resident.claim import SessionClaim
+from kafkeep.spark.resident.record import PROOF_KEY
+
+_RETRIES = 3
+"""Of a request to a server on the same machine: it answers at once, or it is gone."""
+
+
+def open_session(claim: SessionClaim) -> SparkSession:
+    """Open a session on the server of a claim; raise what Spark raises, or ConnectionError.
+
+    Before anything else is sent, the server must prove that it is the one that wrote the record.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write to stderr
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - takes 0.4 s
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
+
+    record = claim.record
+    remember(record.token, record.proof)
+    # gRPC would go through a proxy of the environment, also to this machine.
+    channel = DefaultChannelBuilder(
+        f"{record.address}/;token={record.token}", [("grpc.enable_http_proxy", 0)]
+    )
+    session = ConnectSession(channel, userId=str(os.getuid()))
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    if session.conf.get(PROOF_KEY) != record.proof:
+        raise ConnectionError("the server is not the one that was started")
+    return cast(SparkSession, session)
