@@ -63,8 +63,11 @@ def _round(
 def _figures(measured: list[dict[str, Numbers]]) -> Numbers:
     numbers: Numbers = {}
     for name in measured[0]["now"]:
-        before = [one["before"][name] for one in measured]
         now = [one["now"][name] for one in measured]
+        if name not in measured[0]["before"]:
+            numbers[f"{name} seconds now"] = statistics.median(now)
+            continue
+        before = [one["before"][name] for one in measured]
         ratios = [new / old for new, old in zip(now, before, strict=True)]
         numbers[f"{name} seconds before"] = statistics.median(before)
         numbers[f"{name} seconds now"] = statistics.median(now)

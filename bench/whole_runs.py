@@ -6,6 +6,7 @@ spent meanwhile.
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import uuid
@@ -16,7 +17,7 @@ from functools import partial
 from bench import topics
 from bench.beside import Numbers
 from bench.measure import Cost
-from bench.processes import run_command
+from bench.processes import run_command, session_cpu
 from bench.runs import backup, delete, new_archive, new_topic, restore
 from kafkeep.dev import DevStatus
 
@@ -35,7 +36,25 @@ def cold(_environment: Environment) -> Iterator[SessionCpu]:
     yield lambda: 0.0
 
 
-SESSIONS: dict[str, Callable[[Environment], AbstractContextManager[SessionCpu]]] = {"cold": cold}
+@contextmanager
+def resident(environment: Environment) -> Iterator[SessionCpu | None]:
+    """Let the commands share a session; None for a version that has none."""
+    command = [sys.executable, "-m", "kafkeep", "spark"]
+    begun = run_command([*command, "start", "--output", "json"], environment, accepted=(0, 2))
+    if not begun.output:
+        yield None
+        return
+    session = int(json.loads(begun.output)["pid"])
+    try:
+        yield lambda: session_cpu(session)
+    finally:
+        run_command([*command, "stop"], environment)
+
+
+SESSIONS: dict[str, Callable[[Environment], AbstractContextManager[SessionCpu | None]]] = {
+    "cold": cold,
+    "resident": resident,
+}
 """How commands get Spark; a context may start what the commands then find by themselves."""
 
 
@@ -67,15 +86,17 @@ def one_round(
     given = environment or {}
     numbers: Numbers = {}
     for kind, start_session in SESSIONS.items():
-        with start_session(given) as session_cpu:
+        with start_session(given) as shared_cpu:
+            if shared_cpu is None:
+                continue
             for size, topic in names.items():
                 archive, target = new_archive(status), new_topic()
                 save = partial(backup, status, topic, archive, environment=given)
                 bring_back = partial(restore, status, topic, target, archive, environment=given)
                 for verb, run in (("backup", save), ("restore", bring_back)):
-                    shared_before = session_cpu()
+                    shared_before = shared_cpu()
                     cost = run()
-                    shared = session_cpu() - shared_before
+                    shared = shared_cpu() - shared_before
                     numbers |= _numbers(f"{kind} {verb} of {size:,}", cost, shared)
                 delete(status, target)
     return numbers
