@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,9 +39,11 @@ class ExactSender(Sender):
     read: Callable[[int], Iterator[ReadyBatch]] = no_batches
     contents: ExactPartition = field(kw_only=True)
     records: int = 0
-    """Records sent by this attempt, without filler."""
+    """Records that this attempt sent to the target, without filler."""
     filled: int = 0
     holes: int = 0
+    _unconfirmed: deque[tuple[int, int, bool]] = field(default_factory=deque)
+    """What was sent and is not known to be in the target: end offset, records, whether filler."""
     _steps: Iterator[Step] | None = None
     _step: Step | None = None
 
@@ -49,6 +52,8 @@ class ExactSender(Sender):
         if written > self.contents.goal:
             raise self.past(written, self.contents.goal)
         self.written = self._sent = written
+        self._count_written()
+        self._unconfirmed.clear()  # the rest is sent again
         self._steps = self.contents.steps(written)
         self.troubled = None
         self._met = False
@@ -77,16 +82,22 @@ class ExactSender(Sender):
         stamp(step.body, place.producer_id, place.producer_epoch, step.sequence % SEQUENCES)
         self._sent = step.offset + step.records
         self.in_flight += 1
-        if step.filler:
-            self.filled += step.records
-        else:
-            self.records += step.records
+        self._unconfirmed.append((self._sent, step.records, step.filler))
         self.advance()
         return step.body, step.offset, step.records
 
     def update_done(self) -> None:
         """See Sender."""
+        self._count_written()
         self._finish_if_over()
+
+    def _count_written(self) -> None:
+        while self._unconfirmed and self._unconfirmed[0][0] <= self.written:
+            _, records, filler = self._unconfirmed.popleft()
+            if filler:
+                self.filled += records
+            else:
+                self.records += records
 
     @property
     def waiting(self) -> Hole | Trim | None:
