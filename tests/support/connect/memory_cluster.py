@@ -57,11 +57,11 @@ class MemoryCluster(LiveCluster):
         self._check()
         return dict(self.described)
 
-    def admin(self) -> Any:
+    def admin(self, *, for_readings: bool = False) -> Any:
         self._check()
         return MemoryAdmin(self)
 
-    def wire(self) -> Any:
+    def wire(self, *, for_readings: bool = False) -> Any:
         self._check()
         return FakeFetchWire(self.logs, self.answer_bytes)
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkeep.archive.entry import PartitionId
@@ -132,27 +134,30 @@ def find_small_objects(logs: Iterable[ArchiveLog]) -> list[SmallObjects]:
 
 
 def _small_of(log: ArchiveLog) -> Iterable[SmallObjects]:
-    table = log.entries.append_column("small", pc.less(log.entries["size_bytes"], SMALL_BYTES))
-    by = ["topic", "incarnation"]
-    totals = table.group_by(by).aggregate([("key", "count"), ("small", "sum")])
-    many = totals.filter(pc.greater_equal(totals["small_sum"], MANY_OBJECTS)).to_pylist()
-    if not many:
-        return
-    reasons: dict[tuple[str, int], tuple[int, str]] = {}
-    sizes: dict[tuple[str, int], int] = {}
-    small = table.filter(table["small"]).group_by([*by, "closed_by"])
-    for row in small.aggregate([("key", "count"), ("size_bytes", "sum")]).to_pylist():
-        place = row["topic"], row["incarnation"]
-        sizes[place] = sizes.get(place, 0) + row["size_bytes_sum"]
-        reason = row["key_count"], row["closed_by"]
-        reasons[place] = max(reasons.get(place, reason), reason)
-    for row in many:
-        place = row["topic"], row["incarnation"]
+    reasons: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in _count_by_reason(log.entries):
+        reasons.setdefault((row["topic"], row["incarnation"]), []).append(row)
+    for place, rows in reasons.items():
+        small = sum(row["small_sum"] for row in rows)
+        if small < MANY_OBJECTS:
+            continue
+        most = max(rows, key=lambda row: (row["small_sum"], row["closed_by"]))
         yield SmallObjects(
             log=log.name,
             folder=PartitionId(*place, 0).folder,
-            small=row["small_sum"],
-            objects=row["key_count"],
-            size_bytes=sizes[place],
-            closed_by=reasons[place][1],
+            small=small,
+            objects=sum(row["small_count"] for row in rows),
+            size_bytes=sum(row["small_bytes_sum"] for row in rows),
+            closed_by=most["closed_by"],
         )
+
+
+def _count_by_reason(entries: pa.Table) -> list[dict[str, Any]]:
+    """Return the objects, the small ones and their size, by topic and why they were closed."""
+    small = pc.less(entries["size_bytes"], SMALL_BYTES)
+    by = ["topic", "incarnation", "closed_by"]
+    counted = entries.select(by).append_column("small", small)
+    counted = counted.append_column("small_bytes", pc.if_else(small, entries["size_bytes"], 0))
+    sums = [("small", "count"), ("small", "sum"), ("small_bytes", "sum")]
+    found: list[dict[str, Any]] = counted.group_by(by).aggregate(sums).to_pylist()
+    return found

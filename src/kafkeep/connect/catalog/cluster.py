@@ -1,4 +1,4 @@
-"""The worker's Kafka cluster as pages show it: one client, and topics that were read just now."""
+"""The worker's Kafka cluster as pages show it: its clients, and topics that were read just now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_MS = 10_000
 
 
 class LiveCluster:
-    """Opens its client when it is first used. Safe to use from any thread.
+    """Opens its clients when they are first used. Safe to use from any thread.
 
     Methods raise TransientError when Kafka does not answer.
     """
@@ -32,22 +32,27 @@ class LiveCluster:
         self.options = kafka
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._wire: Wire | None = None
+        self._wires: dict[bool, Wire] = {}
         self._reading = threading.Lock()
         self._topics: Mapping[str, TopicDescription] | None = None
         self._fresh_until = 0.0
         self.readings = Readings(monotonic)
 
-    def wire(self) -> Wire:
-        """Return the client; it reconnects by itself."""
-        with self._lock:
-            if self._wire is None:
-                self._wire = Wire(self.options, connect_timeout_ms=_CONNECT_TIMEOUT_MS)
-            return self._wire
+    def wire(self, *, for_readings: bool = False) -> Wire:
+        """Return the client of pages, or that of ``readings``; both reconnect by themselves.
 
-    def admin(self) -> Admin:
+        A client handles its answers in one thread, so a page would wait for a large answer.
+        """
+        with self._lock:
+            found = self._wires.get(for_readings)
+            if found is None:
+                found = Wire(self.options, connect_timeout_ms=_CONNECT_TIMEOUT_MS)
+                self._wires[for_readings] = found
+            return found
+
+    def admin(self, *, for_readings: bool = False) -> Admin:
         """Return requests for administrators, with a timeout that suits a page."""
-        return Admin(self.wire(), timeout_ms=_TIMEOUT_MS)
+        return Admin(self.wire(for_readings=for_readings), timeout_ms=_TIMEOUT_MS)
 
     def topics(self) -> Mapping[str, TopicDescription]:
         """Return all topics, about ``FRESH_S`` old; older ones while another thread reads them."""
@@ -70,8 +75,8 @@ class LiveCluster:
         return self._topics
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the clients."""
         with self._lock:
-            wire, self._wire = self._wire, None
-        if wire is not None:
+            wires, self._wires = list(self._wires.values()), {}
+        for wire in wires:
             wire.close()

@@ -154,7 +154,7 @@ class GroupMoves:
             log = self._archives.log(self._archives.place(chosen.archive), chosen.log)
             moves, checks = preview_groups(
                 *self._options(chosen),
-                admin=self._cluster.admin(),
+                admin=self._cluster.admin(for_readings=True),
                 store=log.store,
                 newest=ArchiveView(log.store, log.loaded),  # it keeps the tables that it reads
             )
@@ -242,7 +242,7 @@ class GroupMoves:
 
     def live_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """Return the present offsets of a group."""
-        found = load_group_offsets(self._cluster.admin(), None, [group])
+        found = load_group_offsets(self._cluster.admin(for_readings=True), None, [group])
         return found.offsets.get(group, {})
 
     def _complete(self, request: GroupMoveRequest) -> tuple[GroupMoveRequest, tuple[Check, ...]]:

@@ -12,7 +12,7 @@ from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.readings import Reading
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError
-from kafkeep.kafka.admin.admin import OffsetSpec
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.admin.describe_groups import (
     GroupMember,
     ListedGroup,
@@ -159,8 +159,9 @@ class ConsumerGroups:
 
     def _read_lags(self, names: Sequence[str]) -> tuple[Mapping[str, int], int]:
         """Return the lag of each group with offsets, and how many offsets all have together."""
-        offsets = load_group_offsets(self.cluster.admin(), None, names).offsets
-        ends = self._ends({key for at in offsets.values() for key in at})
+        admin = self.cluster.admin(for_readings=True)
+        offsets = load_group_offsets(admin, None, names).offsets
+        ends = self._ends({key for at in offsets.values() for key in at}, admin)
         lags = {}
         for name, at in offsets.items():
             known = [max(0, ends[key] - offset) for key, offset in at.items() if key in ends]
@@ -172,7 +173,8 @@ class ConsumerGroups:
         """Return the present offsets of a group; of a large one those of a moment ago."""
 
         def read() -> tuple[Mapping[TopicPartition, int], int]:
-            found = load_group_offsets(self.cluster.admin(), None, [group]).offsets
+            admin = self.cluster.admin(for_readings=True)
+            found = load_group_offsets(admin, None, [group]).offsets
             return found.get(group, {}), len(found.get(group, {}))
 
         return self.cluster.readings.get(("offsets", group), read)
@@ -291,17 +293,17 @@ class ConsumerGroups:
                     found[name] = log.view.at_ms, offsets.keys()
         return {name: pids for name, (_, pids) in found.items()}
 
-    def _ends(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def _ends(self, keys: Iterable[TopicPartition], admin: Admin) -> dict[TopicPartition, int]:
         topics = self.cluster.topics()
         there = [
             (topic, number)
             for topic, number in keys
             if topic in topics and number in topics[topic].partitions
         ]
-        return self.cluster.admin().offsets(there, OffsetSpec.LATEST) if there else {}
+        return admin.offsets(there, OffsetSpec.LATEST) if there else {}
 
     def _with_ends(self, rows: Sequence[GroupOffset]) -> list[GroupOffset]:
-        ends = self._ends({(row.topic, row.partition) for row in rows})
+        ends = self._ends({(row.topic, row.partition) for row in rows}, self.cluster.admin())
         return [replace(row, end=ends.get((row.topic, row.partition))) for row in rows]
 
 

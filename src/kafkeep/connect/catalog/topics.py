@@ -175,7 +175,7 @@ class TopicCatalog:
         self, live: Mapping[str, TopicDescription], led: Mapping[str, Sequence[int]]
     ) -> tuple[Mapping[str, LiveOffsets], int]:
         """Return the offsets of topics, and of how many partitions they are."""
-        admin = self._cluster.admin()
+        admin = self._cluster.admin(for_readings=len(live) > 1)
         keys = [(name, n) for name, numbers in led.items() for n in numbers]
         with ThreadPoolExecutor(1) as beside:
             sized = beside.submit(
@@ -234,7 +234,7 @@ class TopicCatalog:
 
     def _read_groups(self, topic: CatalogTopic) -> tuple[_TopicGroups, int]:
         """Return the groups, and of how many partitions all groups together have offsets."""
-        found = load_group_offsets(self._cluster.admin(), None)
+        found = load_group_offsets(self._cluster.admin(for_readings=True), None)
         [known] = self.with_offsets([topic])
         live = known.offsets.partitions if known.offsets else {}
         groups = []

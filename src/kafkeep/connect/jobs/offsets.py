@@ -119,11 +119,11 @@ def sink_offset_page(state: LogState, start: int, count: int) -> tuple[list[dict
 
 def moved_positions(state: LogState) -> list[tuple[TopicPartition, int]]:
     """Return the positions that ``sink_offsets`` shows, by topic and partition. Pure."""
-    return [
-        (key, at)
-        for key, pid in sorted(newest_partitions(state).items())
-        if (at := state.positions[pid]) or state.generation(pid)
-    ]
+    found = positions_now(state)
+    if all(found.values()):
+        return sorted(found.items())
+    newest = newest_partitions(state)
+    return sorted((key, at) for key, at in found.items() if at or state.generation(newest[key]))
 
 
 def _as_json(key: TopicPartition, at: int) -> dict[str, Any]:
