@@ -43,6 +43,10 @@ def test_offsets_are_altered_when_the_name_is_typed(
     assert "The offsets were changed" in browser.get(answer.headers["location"])
 
 
+def test_a_page_after_the_last_one_shows_the_last_one(browser: Browser) -> None:
+    assert text_of(browser.get(f"{AT}?page=999")) == text_of(browser.get(AT)) != "[]"
+
+
 @pytest.mark.parametrize(
     ("sent", "words"),
     [

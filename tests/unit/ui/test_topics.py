@@ -12,6 +12,7 @@ from tests.support.connect.memory_cluster import log_of
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.connect.catalog import readings
 from kafkeep.connect.catalog.archives import ArchivePlace
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import ConfigValue
@@ -73,6 +74,22 @@ def test_the_list_shows_live_topics_beside_archived_ones(
     assert row(live, "orders").startswith("orders 2 incarnations Archived with gaps 2 15 ")
     assert re.search(r" 25 .* 10 10 2023-11-14", row(live, "orders"))
     assert "hx-get" not in live
+
+
+def test_the_offsets_of_many_partitions_are_shown_from_a_moment_ago(
+    scene: ConsoleService, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, rest = "/ui/topics?live=yes", "topics?offsets=true"
+    seconds = 100.0
+    monkeypatch.setattr(readings, "LARGE", 1)
+    monkeypatch.setattr(scene.cluster, "readings", readings.Readings(lambda: seconds))
+    before = browser.get(at)
+    scene.cluster.logs["orders", 0].end += 1000
+    seconds += 1.5
+    assert row(browser.get(at), "orders") == row(before, "orders")
+    assert "those of 2 s ago" in browser.get(at)
+    lags = {one["name"]: one["lag"] for one in call(browser, rest)["topics"]}
+    assert lags["orders"] >= 1000, "a script gets present offsets"
 
 
 def test_the_list_is_searched_filtered_and_paged(scene: ConsoleService, browser: Browser) -> None:

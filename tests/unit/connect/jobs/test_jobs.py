@@ -21,7 +21,13 @@ from kafkeep.connect.jobs.compacted_pair import SinkThread
 from kafkeep.connect.jobs.connector_group import positions_now
 from kafkeep.connect.jobs.job import JobContext, Progress, backlog_of, run_with_retries
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.jobs.offsets import move_listing, parse_moves, read_offsets, sink_offsets
+from kafkeep.connect.jobs.offsets import (
+    move_listing,
+    parse_moves,
+    read_offsets,
+    sink_offset_page,
+    sink_offsets,
+)
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of
 from kafkeep.connect.jobs.source import SourceJob, find_source
 from kafkeep.connect.model import RestError
@@ -261,6 +267,10 @@ def test_offsets_are_shown_once_there_are_some_or_they_were_moved() -> None:
     move_positions(store, "x", {("t", 0): 0}, writer="w2", now_ms=lambda: 2)
     moved = CommitLog.open(store, "x", writer="w3", now_ms=lambda: 3).state
     assert {**shown, "offset": {"kafka_offset": 0}} in sink_offsets(moved)
+    for state in (log.state, moved):
+        every = sink_offsets(state)
+        assert sink_offset_page(state, 0, 100) == (every, len(every))
+        assert sink_offset_page(state, 1, 1) == (every[1:2], len(every))
 
 
 def move(partition: Any, offset: Any) -> dict[str, Any]:
