@@ -6,6 +6,8 @@ Fake-gcs-server and Azurite honour the conditions of creates. They check no perm
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,13 +20,15 @@ from tests.support.cluster import Cluster
 from tests.support.emulators import CONTAINER, account_token, azurite, fake_gcs
 from tests.support.faults.s3_recorder import Recorder
 from tests.support.independent_client import assert_same, count, dump
-from tests.support.kills import Trial
+from tests.support.kills import Trial, die
 from tests.support.run_kafkeep import kafkeep
 
 from kafkeep.archive.log_check import check_log
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.options.clouds import AzureOptions, GoogleOptions
+from kafkeep.store.open import open_store
 
 pytestmark = [
     pytest.mark.integration,
@@ -94,14 +98,22 @@ def place(
             yield f"s3://{minio_services.s3.bucket}"
         elif request.param == "gcs":
             with fake_gcs(folder) as google:
-                patch.setenv("STORAGE_EMULATOR_HOST", str(google.emulator))
+                set_google(patch, google)
                 yield f"gs://{CONTAINER}"
         else:
             with azurite(folder) as azure:
-                patch.setenv("AZURE_STORAGE_ACCOUNT", str(azure.account))
-                patch.setenv("AZURE_STORAGE_KEY", str(azure.key))
-                patch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", str(azure.endpoint))
+                set_azure(patch, azure)
                 yield f"az://{CONTAINER}"
+
+
+def set_google(patch: pytest.MonkeyPatch, options: GoogleOptions) -> None:
+    patch.setenv("STORAGE_EMULATOR_HOST", str(options.emulator))
+
+
+def set_azure(patch: pytest.MonkeyPatch, options: AzureOptions) -> None:
+    patch.setenv("AZURE_STORAGE_ACCOUNT", str(options.account))
+    patch.setenv("AZURE_STORAGE_KEY", str(options.key))
+    patch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", str(options.endpoint))
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +152,36 @@ def test_a_killed_backup_is_finished_by_the_next(trial: CloudTrial, failpoint: s
     trial.check_objects()
     trial.back_up()
     trial.check()
+
+
+UPLOAD = """
+import sys
+from kafkeep.store.open import open_store
+writer = open_store(sys.argv[1]).create("topics/large")
+for letter in b"abc":
+    writer.write(bytes([letter]) * (16 << 20))
+writer.finish()
+"""
+
+
+@pytest.mark.parametrize("cloud", ["gs", "az"])
+def test_an_object_whose_writer_dies_between_parts_is_not_there(
+    cloud: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, address = tmp_path / "data", f"{cloud}://{CONTAINER}/p"
+    data.mkdir()
+    with ExitStack() as stack:
+        if cloud == "gs":
+            set_google(monkeypatch, stack.enter_context(fake_gcs(data)))
+        else:
+            set_azure(monkeypatch, stack.enter_context(azurite(data)))
+        store = open_store(address)
+        for part in (1, 3):
+            die(UPLOAD, address, failpoint=f"object.part:exit@{part}")
+            assert list(store.list("")) == []
+        subprocess.run([sys.executable, "-c", UPLOAD, address], check=True)
+        assert [row.key for row in store.list("")] == ["topics/large"]
+        assert store.get("topics/large") == b"".join(bytes([one]) * (16 << 20) for one in b"abc")
 
 
 class ForgetfulProxy(Recorder):

@@ -18,7 +18,7 @@ from tests.support.confluent_registry import ConfluentRegistry, serving
 from tests.support.connect.jobs import CONFLUENT, group_offsets, produce_json
 from tests.support.connect.run_source import _run_tasks, run_source
 from tests.support.independent_client import dump
-from tests.support.kills import Trial
+from tests.support.kills import Trial, die
 from tests.support.sink_runs import Bucket
 
 from kafkeep.archive.expiry import load_retention
@@ -34,13 +34,6 @@ from kafkeep.store.s3_lifecycle import Lifecycle
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 MIB = 1 << 20
-
-
-def die(code: str, *arguments: str, failpoint: str) -> None:
-    """Run Python code that ends at ``failpoint``."""
-    armed = f"from kafkeep.failpoint import arm\narm({failpoint!r})\n{code}"
-    done = subprocess.run([sys.executable, "-c", armed, *arguments], check=False)
-    assert done.returncode == 137, f"{failpoint} was never reached"
 
 
 # --- a change of a connector

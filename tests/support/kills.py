@@ -6,6 +6,8 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -119,3 +121,10 @@ class Trial:
         changed = [key for key, what in self.seen.items() if now.get(key) != what]
         assert not changed, f"replaced or removed: {changed}"
         self.seen = now
+
+
+def die(code: str, *arguments: str, failpoint: str) -> None:
+    """Run Python code that ends at ``failpoint``."""
+    armed = f"from kafkeep.failpoint import arm\narm({failpoint!r})\n{code}"
+    done = subprocess.run([sys.executable, "-c", armed, *arguments], check=False)
+    assert done.returncode == 137, f"{failpoint} was never reached"
