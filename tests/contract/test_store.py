@@ -329,14 +329,30 @@ def begin_upload(store: ObjectStore, key: str) -> ObjectWriter:
     return writer
 
 
-def test_unfinished_uploads_are_listed_until_they_are_aborted(store: ObjectStore) -> None:
+LISTS_NO_UPLOADS = {
+    "minio": "MinIO lists the uploads of one exact key alone, and ends old ones after a day",
+    "gcs": "Google lists no uploads, and discards them after a week",
+    "azure": "Azure discards blocks after a week, and nobody can before",
+}
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    """What the store runs on."""
+    return str(request.node.callspec.params["bare_store"])
+
+
+def test_unfinished_uploads_are_listed_until_they_are_aborted(
+    store: ObjectStore, kind: str
+) -> None:
     assert store.uploads() == []
     store.put_new("a/1", b"done")
     before = store.now_ms()
     writer = begin_upload(store, "a/2")
-    if isinstance(bare(store), GoogleStore | AzureStore):
-        assert store.uploads() == []  # these clouds list none, and discard them after a week
+    if kind in LISTS_NO_UPLOADS:
+        assert store.uploads() == []
         assert keys(store, "") == ["a/1"]
+        writer.abort()
         return
     [upload] = store.uploads()
     inner = bare(store)
@@ -373,12 +389,12 @@ def test_writers_of_one_key_in_parts_do_not_mix_their_bytes(bare_store: ObjectSt
     assert bare_store.get("a/1") == b"1" * 5_000_000
 
 
-def test_an_upload_that_was_ended_makes_no_object(bare_store: ObjectStore) -> None:
+def test_an_upload_that_was_ended_makes_no_object(bare_store: ObjectStore, kind: str) -> None:
     if isinstance(bare_store, S3Store):
         bare_store._options = replace(bare_store._options, retry_deadline_ms=200)
     writer = begin_upload(bare_store, "a/1")
-    if isinstance(bare_store, GoogleStore | AzureStore):
-        pytest.skip("these clouds list no uploads, so nobody can end one")
+    if kind in LISTS_NO_UPLOADS:
+        pytest.skip(LISTS_NO_UPLOADS[kind])
     [upload] = bare_store.uploads()
     bare_store.end_upload(upload)
     with pytest.raises((EnvironmentFault, TransientError)):
