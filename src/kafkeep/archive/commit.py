@@ -158,4 +158,4 @@ def is_retired(steps: Retirements, generation: int, end: int) -> bool:
     An entry that spans the offset is retired whole. The commit that retires it adds an entry for
     the part that still counts.
     """
-    return any(step.generation > generation and end > step.offset for step in steps)
+    return bool(steps) and any(step.generation > generation and end > step.offset for step in steps)

@@ -114,16 +114,30 @@ class ArchiveView:
         """
         found = [
             entry
-            for entry in self._iter_entries(topic)
-            if topic in (None, entry.partition_id.topic)
-            and incarnation in (None, entry.partition_id.incarnation)
+            for entry in self._iter_entries(_one(topic))
+            if incarnation in (None, entry.partition_id.incarnation)
             and self.state.counts(entry.partition_id, entry.generation, entry.range.end)
         ]
         return sorted(found, key=lambda entry: (entry.partition_id, entry.range.start))
 
+    def entries_by_topic(
+        self, wanted: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], list[Entry]]:
+        """Return what ``entries`` returns for each topic and incarnation, reading tables once."""
+        found: dict[tuple[str, int], list[Entry]] = {key: [] for key in wanted}
+        for entry in self._iter_entries({name for name, _ in found}):
+            place = found.get(entry.partition_id[:2])
+            if place is not None and self.state.counts(
+                entry.partition_id, entry.generation, entry.range.end
+            ):
+                place.append(entry)
+        for entries in found.values():
+            entries.sort(key=lambda entry: (entry.partition_id, entry.range.start))
+        return found
+
     def retired(self, topic: str | None = None) -> list[Entry]:
         """Return the retired entries whose objects no other entry uses."""
-        everything = [e for e in self._iter_entries(topic) if topic in (None, e.partition_id.topic)]
+        everything = list(self._iter_entries(_one(topic)))
         counted = {
             entry.key
             for entry in everything
@@ -137,7 +151,7 @@ class ArchiveView:
         Tables hold no times, so the commits of a table that spans that time are read.
         """
         for table in self._log.base.tables:
-            if not _may_hold(table, topic):
+            if not _may_hold(table, {topic}):
                 continue
             last = decode_stored(self.name, read_stored_commit(self._store, self.name, table.last))
             if last.at_ms <= time_ms:
@@ -150,16 +164,20 @@ class ArchiveView:
         for step in self._log.tail:
             yield from _keys_by(step, time_ms, topic)
 
-    def _iter_entries(self, topic: str | None) -> Iterator[Entry]:
+    def _iter_entries(self, topics: Collection[str] | None) -> Iterator[Entry]:
+        """Yield the entries of these topics, or of all. Tables are kept if one topic is wanted."""
+        one = topics is not None and len(topics) == 1
         for table in self._log.base.tables:
-            if _may_hold(table, topic):
-                rows = self._load(table) if topic else load_rows(self._store, self.name, table)
+            if _may_hold(table, topics):
+                rows = self._load(table) if one else load_rows(self._store, self.name, table)
                 with reading(table.key):
                     for row in rows.entries:
-                        if topic is None or row["topic"] == topic:
+                        if topics is None or row["topic"] in topics:
                             yield Entry.from_json(row)
         for step in self._log.tail:
-            yield from step.changes.entries
+            for entry in step.changes.entries:
+                if topics is None or entry.partition_id.topic in topics:
+                    yield entry
 
     def _load(self, table: TableInfo) -> TableRows:
         if table.key not in self._rows:
@@ -176,13 +194,17 @@ def _keys_by(commit: Commit, time_ms: int, topic: str) -> Iterator[str]:
                 yield entry.key
 
 
-def _may_hold(table: TableInfo, topic: str | None) -> bool:
+def _one(topic: str | None) -> Collection[str] | None:
+    return None if topic is None else (topic,)
+
+
+def _may_hold(table: TableInfo, topics: Collection[str] | None) -> bool:
     if not table.entries:
         return False
     return (
-        topic is None
+        topics is None
         or not table.folders
-        or any(parse_folder(folder)[0] == topic for folder in table.folders)
+        or any(parse_folder(folder)[0] in topics for folder in table.folders)
     )
 
 

@@ -88,9 +88,11 @@ class EntrySource(Protocol):
 
 def load_contents(view: ArchiveView, options: RestoreOptions) -> ArchiveContents:
     """Read the entries of the selected topics; NoSuchArchiveError when there is no such topic."""
+    chosen = choose_topics(view.topics, options)
+    found = view.entries_by_topic((info.topic, info.incarnation) for info, _ in chosen)
     topics = []
-    for info, target in choose_topics(view.topics, options):
-        entries = tuple(view.entries(info.topic, info.incarnation))
+    for info, target in chosen:
+        entries = tuple(found[info.topic, info.incarnation])
         numbers = {*range(info.partitions), *(e.partition_id.partition for e in entries)}
         ends = {}
         for number in numbers:

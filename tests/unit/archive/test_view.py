@@ -54,6 +54,21 @@ def test_a_view_has_all_entries_and_gaps_in_order(store, open_log, make_entry) -
     assert check_log(store, "backup") == []
 
 
+def test_several_topics_are_read_with_one_pass_over_the_tables(
+    store, open_log, make_entry, monkeypatch
+) -> None:
+    fill(open_log(checkpoint_every=3), make_entry, 50, topics=("c", "b", "a"))
+    view = load_view(store, "backup")
+    expected = {(name, 1): view.entries(name) for name in ("a", "c")}
+    read: list[str] = []
+    get = store.get
+    monkeypatch.setattr(store, "get", lambda key: read.append(key) or get(key))
+    found = load_view(store, "backup").entries_by_topic([("a", 1), ("c", 1), ("a", 2)])
+    assert found == {**expected, ("a", 2): []}
+    tables = [key for key in read if "/table/" in key]
+    assert tables and len(tables) == len(set(tables))
+
+
 def test_tables_are_merged_so_that_the_root_stays_small(store, open_log, make_entry) -> None:
     fill(open_log(checkpoint_every=1), make_entry, 200)
     tables = load_newest(store, "backup").tables
