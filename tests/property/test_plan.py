@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.plan import DueReason, PlannedStretch
+from kafkeep.backup.cycle_budget import DueReason, PlannedStretch
 from kafkeep.backup.reconcile_reports import (
     SMALLEST_SPLIT_BYTES,
     WeighedRange,

@@ -19,7 +19,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.fetch import RangeFetch, iter_chunks
 from kafkeep.backup.reconcile_reports import reconcile
-from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, Deadlines, RangeReport, archive_bundle
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.kafka.batch.scan import scan_batches
@@ -70,16 +70,23 @@ def test_any_cut_of_a_stretch_tiles_and_owns_each_record_once(
     assert read == [r.offset for r in log.visible if start <= r.offset < position]
 
 
+OVER, FILLING, NEVER = Deadlines(-2, -1), Deadlines(-1, 2**60), Deadlines(2**60, 2**60)
+"""The time of a cycle is over; is over, but open segments are filled; is never over."""
+
+
 @contextmanager
-def services(wire: FakeFetchWire, store: MemoryStore) -> Iterator[None]:
+def services(
+    wire: FakeFetchWire, store: MemoryStore, deadlines: Deadlines = NEVER
+) -> Iterator[None]:
     with (
+        mock.patch.object(Deadlines, "after", lambda _: deadlines),
         mock.patch.object(task, "wire_for", lambda _: wire),
         mock.patch.object(task, "open_store", lambda *_: store),
     ):
         yield
 
 
-def bundles(intent: Intent, options: SegmentIntent, seconds: float) -> list[BackupBundle]:
+def bundles(intent: Intent, options: SegmentIntent) -> list[BackupBundle]:
     return [
         BackupBundle(
             ranges=(BundledRange(number, one, number == 0, 1),),
@@ -89,7 +96,7 @@ def bundles(intent: Intent, options: SegmentIntent, seconds: float) -> list[Back
             log_name="backup",
             connector="backup",
             write=options,
-            seconds=seconds,
+            seconds=1000.0,
         )
         for number, one in enumerate(intent.ranges)
     ]
@@ -100,13 +107,12 @@ def run_intent(
     options: SegmentIntent,
     store: MortalStore,
     kills: list[int | None],
-    seconds: float,
 ) -> tuple[dict[int, list[Entry]], dict[int, RangeReport]] | None:
     """Run every bundle; one whose ``kills`` has a number dies after so many uploads."""
     entries: dict[int, list[Entry]] = {}
     reports: dict[int, RangeReport] = {}
     died = False
-    for bundle, store.lives in zip(bundles(intent, options, seconds), kills, strict=True):
+    for bundle, store.lives in zip(bundles(intent, options), kills, strict=True):
         try:
             rows = list(archive_bundle(bundle))
         except Died:
@@ -126,10 +132,10 @@ def run_intent(
     data=st.data(),
     limit=st.sampled_from([1, 300, 10_000]),
     segment_bytes=st.sampled_from([1, 200, 500, 10**9]),
-    seconds=st.sampled_from([-1.0, 1000.0]),
+    deadlines=st.sampled_from([OVER, FILLING, NEVER]),
 )
 def test_killed_and_read_again_nothing_is_lost_or_doubled(
-    log: FakeLog, data: st.DataObject, limit: int, segment_bytes: int, seconds: float
+    log: FakeLog, data: st.DataObject, limit: int, segment_bytes: int, deadlines: Deadlines
 ) -> None:
     store = MortalStore(uuid.uuid4().hex)
     store.stores_first = data.draw(st.booleans())
@@ -137,7 +143,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
     archived: list[Entry] = []
     position = log.start
     left: tuple[PlannedRange, ...] = ()
-    with services(FakeFetchWire({("t", 0): log}, limit), store):
+    with services(FakeFetchWire({("t", 0): log}, limit), store, deadlines):
         while position < log.end:
             if not left:
                 end = data.draw(st.integers(position + 1, log.end))
@@ -151,7 +157,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
                 )
             )
             before = store.everything()
-            done = run_intent(intent, options, store, kills, seconds)
+            done = run_intent(intent, options, store, kills)
             after = store.everything()
             assert {key: after.get(key) for key in before} == before, "an object was replaced"
             if done is None:
@@ -174,7 +180,7 @@ def test_a_restore_continues_after_any_number_of_records(log: FakeLog, data: st.
     options = SegmentIntent(segment_bytes=300, keeps_aborted=False)
     intent = Intent(ranges=(planned(log.start, log.end),), options=options.to_json(), at_ms=0)
     with services(FakeFetchWire({("t", 0): log}, 400), store):
-        done = run_intent(intent, options, store, [None], 1000.0)
+        done = run_intent(intent, options, store, [None])
     assert done is not None
     entries = reconcile(intent, *done, at_ms=0).entries
     skip = data.draw(st.integers(0, len(log.visible)))

@@ -25,6 +25,7 @@ from kafkeep.backup.cluster_snapshot import (
     require_topics,
     take_snapshot,
 )
+from kafkeep.backup.cycle_budget import count_segments
 from kafkeep.backup.incarnations import LoggedState, current_epochs, current_groups
 from kafkeep.backup.job import load_starts
 from kafkeep.backup.plan import CycleBacklog, CyclePlan, PlanInput, plan_cycle
@@ -100,7 +101,7 @@ class BackupForecast:
         """The number of objects; None for a sink, whose records decide it."""
         if self.segment_bytes is None:
             return None
-        return sum(max(1, -(-p.est_bytes // self.segment_bytes)) for p in self.partitions)
+        return sum(count_segments(p.est_bytes, self.segment_bytes) for p in self.partitions)
 
     @property
     def exit_code(self) -> int:

@@ -53,6 +53,8 @@ class RangeFetch:
     first: int = field(init=False)
     finished: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
+    """Set when the rest of the range is left for the next cycle."""
     ignores_deadline: bool = field(default=False, init=False)
     """Set while no object of the range is complete. The range is then read past the deadline."""
     leader_epoch: int = field(default=-1, init=False)
@@ -66,7 +68,7 @@ class RangeFetch:
     @property
     def is_open(self) -> bool:
         """True while there is more to read."""
-        return not (self.finished or self.gone)
+        return not (self.finished or self.gone or self.ended)
 
     def wanted(self, max_bytes: int) -> FetchPosition:
         """Return the request for the next records."""
@@ -81,8 +83,9 @@ class RangeFetch:
 
     def skip_to(self, offset: int) -> None:
         """Continue at ``offset``. Everything before it is already archived, or lost."""
+        if offset > self.position:
+            self.leader_epoch = -1  # unknown for skipped batches
         self.position = offset
-        self.leader_epoch = -1  # unknown for skipped batches
         self.finished = offset >= self.planned.range.end
 
     def accept(self, answer: FetchResult, *, conclusive: bool) -> Chunk | None:

@@ -22,21 +22,15 @@ from kafkeep.backup.cluster_snapshot import (
     is_unchanged,
     take_snapshot,
 )
+from kafkeep.backup.cycle_budget import archived_to
 from kafkeep.backup.follow import FollowLoop
 from kafkeep.backup.incarnations import LoggedState, current_epochs, current_groups
 from kafkeep.backup.log_writer import LogWriter, RunTasks
-from kafkeep.backup.plan import (
-    EARLIEST,
-    CycleBacklog,
-    CyclePlan,
-    PlanInput,
-    first_positions,
-    plan_cycle,
-    takeover_note,
-)
+from kafkeep.backup.plan import CycleBacklog, CyclePlan, PlanInput, plan_cycle
 from kafkeep.backup.reconcile_reports import WeighedRange
 from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.sink_schedule import SinkTiming, late_times
+from kafkeep.backup.start_positions import EARLIEST, first_positions, takeover_note
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.errors import RecordError
 from kafkeep.failpoint import failpoint
@@ -235,7 +229,10 @@ class BackupJob:
         result = self._writer.run(intent, weights)
         positions = self.log.state.positions
         moved = {pid for pid, at in result.positions.items() if at != positions.get(pid)}
-        self._backlog.note_read(intent, result.tails, moved)
+        behind = plan.behind if plan is not None else frozenset()
+        self._backlog.note_read(intent, result.tails, moved, behind)
+        if self._sink is None:
+            self._backlog.archived |= archived_to(result.entries)
         self._writer.record(intent, result, plan)
 
     def _keep_schemas(self, plan: CyclePlan) -> str:
@@ -259,6 +256,8 @@ class BackupJob:
             until=until,
             skip={planned.partition_id for planned in left_over},
             starts=starts,
+            slots=1 if self._sink else self._writer.task_slots(),
+            reserved_bytes=sum(w.est_bytes for w in self._writer.weigh(left_over)),
         )
 
     def _starts(self, given: PlanInput) -> tuple[dict[PartitionId, int], str]:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
@@ -38,6 +38,9 @@ from kafkeep.options.units import count_of, format_size
 from kafkeep.pace import share_of_rate
 from kafkeep.spark.tasks import TaskRow
 
+METADATA_MS = 60_000
+"""While a backup catches up, group offsets and the ends of partitions that it does not read are
+committed this often. They change in all partitions, while a cycle reads a few."""
 RunTasks = Callable[..., list[TaskRow]]
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,9 @@ class LogWriter:
     now_ms: Callable[[], int]
     on_commit: Callable[[Commit, BackupSummary], None]
     summary: BackupSummary
+    _ratios: dict[PartitionId, float] = field(init=False, default_factory=dict)
+    """Bytes per offset of the ranges of the last intent."""
+    _metadata_at_ms: int | None = field(init=False, default=None)
 
     @property
     def state(self) -> LogState:
@@ -70,11 +76,15 @@ class LogWriter:
         schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit the plan as an intent, before the first byte of it is written."""
-        weighed = weigh_ranges(left_over) + split_stretches(
+        weighed = self.weigh(left_over) + split_stretches(
             plan.stretches,
-            tasks=self._slots() * RANGES_PER_SLOT,
+            tasks=self.task_slots() * RANGES_PER_SLOT,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
+            segment_bytes=self._whole_segments(plan),
         )
+        self._ratios = {
+            w.planned.partition_id: w.est_bytes / max(1, len(w.planned.range)) for w in weighed
+        }
         weighed = [replace(w, planned=self.state.planned(w.planned)) for w in weighed]
         intent = Intent(
             ranges=tuple(w.planned for w in weighed),
@@ -94,12 +104,16 @@ class LogWriter:
         )
         return intent, tuple(weighed)
 
+    def weigh(self, left_over: Iterable[PlannedRange]) -> list[WeighedRange]:
+        """Estimate the size of ranges that the last intent left over."""
+        return weigh_ranges(left_over, self._ratios)
+
     def run(self, intent: Intent, weights: tuple[WeighedRange, ...] = ()) -> Reconciliation:
         """Run the tasks of an intent and reconcile their reports with it; commit nothing.
 
         Raise GapError under ``--on-gap fail``. The intent then stays open for the next run.
         """
-        weights = weights or tuple(weigh_ranges(intent.ranges))
+        weights = weights or tuple(self.weigh(intent.ranges))
         bundles = self._bundles(intent, weights)
         self.summary.cycles += 1
         try:
@@ -189,7 +203,7 @@ class LogWriter:
         ]
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
-        slots = self._slots()
+        slots = self.task_slots()
         count = count_bundles(sum(w.est_bytes for w in weights), slots)
         count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
@@ -229,13 +243,18 @@ class LogWriter:
             f"{count_of(len(partitions), 'partition')}, {size}"
         )
 
-    def _slots(self) -> int:
+    def task_slots(self) -> int:
+        """Return how many tasks run at once now, or as many as ``--tasks`` says."""
         return self.options.tasks or self.slots()
 
     def _with_metadata(
         self, changes: Changes, plan: CyclePlan, positions: Mapping[PartitionId, int]
     ) -> Changes:
-        state = self.state
+        state, last_ms, now_ms = self.state, self._metadata_at_ms, self.now_ms()
+        if plan.catches_up and last_ms is not None and now_ms - last_ms < METADATA_MS:
+            read = {pid: plan.spans[pid] for pid in changes.positions if pid in plan.spans}
+            return replace(changes, spans=read)
+        self._metadata_at_ms = now_ms
         return replace(
             changes,
             groups=changed_groups(plan.groups, plan.identified, positions, state.groups),
@@ -256,6 +275,15 @@ class LogWriter:
             if key in known
             and (key[0] not in there or there[key[0]].topic_id != known[key].topic_id)
         )
+
+    def _whole_segments(self, plan: CyclePlan) -> int | None:
+        """Return the size of segments if only whole ones are read; None if the end is near.
+
+        A one-shot backup then reads in smaller ranges, so that no core is idle.
+        """
+        if self.sink is not None or not (plan.catches_up or self.options.follow):
+            return None
+        return self.options.segment_bytes
 
     def _keeps_tail(self) -> bool:
         return self.options.keeps_tail or self.options.follow

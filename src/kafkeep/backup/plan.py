@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 
 from kafkeep.archive.commit import Changes, Gap, Intent, LogSpan, TopicInfo
@@ -15,6 +14,15 @@ from kafkeep.backup.cluster_snapshot import (
     TopicSnapshot,
     check_not_truncated,
 )
+from kafkeep.backup.cycle_budget import (
+    ArchivedTo,
+    CycleBudget,
+    DueReason,
+    PlannedStretch,
+    Waiting,
+    take_segments,
+    time_left_ms,
+)
 from kafkeep.backup.incarnations import LoggedState, identify_topics
 from kafkeep.backup.sink_schedule import PartitionBacklog, ReadDecision, SinkTiming
 from kafkeep.errors import GapError
@@ -22,17 +30,9 @@ from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.backup import BackupOptions
 
-EARLIEST, LATEST = "earliest", "latest"
 RETENTION = "deleted from Kafka before it was archived"
 UNKNOWN_RECORD_BYTES = 1024
-
-
-class DueReason(StrEnum):
-    """Why a partition is read in this cycle."""
-
-    ONCE = "one-shot backup"
-    BYTES = "enough bytes are waiting for a whole object"
-    AGE = "records have waited long enough"
+_Due = tuple[PlannedStretch, ReadDecision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +64,30 @@ class CycleBacklog:
     """Partition → the time since when its records wait, in ms."""
     tails: dict[PartitionId, SinkTail] = field(default_factory=dict)
     """For a sink: records that were read and stay in Kafka."""
+    archived: dict[PartitionId, ArchivedTo] = field(default_factory=dict)
+    """What the newest objects of each partition say about the records after them."""
 
     def note_read(
         self,
         intent: Intent,
         tails: Mapping[PartitionId, SinkTail],
         moved: Set[PartitionId],
+        behind: Set[PartitionId] = frozenset(),
     ) -> None:
-        """Update the backlog after an intent; the position of partitions in ``moved`` advanced."""
+        """Update the backlog after an intent; the position of partitions in ``moved`` advanced.
+
+        Records of partitions in ``behind`` are still waiting.
+        """
         for planned in intent.ranges:
             pid = planned.partition_id
             if pid not in tails:
                 self.tails.pop(pid, None)
-                self.since.pop(pid, None)
+                if pid not in behind:
+                    self.since.pop(pid, None)
                 continue
             self.tails[pid] = tails[pid]
             if pid in moved:
                 self.since[pid] = intent.at_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStretch:
-    """The contiguous offsets of one partition in a cycle. One or more tasks read them."""
-
-    partition_id: PartitionId
-    topic_id: str
-    range: OffsetRange
-    leader: int
-    est_bytes: int
-    reason: str
-    closes: RotateReason | None = None
-    """For a sink: why the files that are open at its end are closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,36 +108,10 @@ class CyclePlan:
     """All topics of the snapshot."""
     groups: Mapping[str, Mapping[tuple[str, int], int]] = field(default_factory=dict)
     """Group offsets of the snapshot."""
-
-
-def first_positions(
-    given: PlanInput, *, start_at: str, group: Mapping[tuple[str, int], int]
-) -> dict[PartitionId, int]:
-    """Return the start offsets of new partitions that do not start at the log start.
-
-    An offset of the group is ignored if it is past the end of the partition. It then belongs to an
-    earlier topic of the same name.
-    """
-    found = {}
-    for pid, _topic, partition in given.iter_partitions():
-        if pid.topic in given.logged.latest:
-            continue
-        committed = group.get((pid.topic, pid.partition))
-        if committed is not None and committed <= partition.span.end:
-            found[pid] = committed
-        elif start_at == LATEST:
-            found[pid] = partition.stable
-    return found
-
-
-def takeover_note(
-    group: str, offsets: Mapping[tuple[str, int], int], starts: Mapping[PartitionId, int]
-) -> str:
-    """Return the note of a commit that starts at a group's offsets; empty if none does."""
-    taken = [p for p, at in starts.items() if offsets.get((p.topic, p.partition)) == at]
-    if not taken:
-        return ""
-    return f"positions of {len(taken)} partitions taken over from group {group}"
+    behind: Set[PartitionId] = frozenset()
+    """Partitions with records that are due, or were, and that this cycle does not read."""
+    catches_up: bool = False
+    """True if records that are due wait for the next cycle."""
 
 
 def plan_cycle(
@@ -156,30 +123,40 @@ def plan_cycle(
     until: Mapping[PartitionId, int] | None = None,
     skip: Set[PartitionId] = frozenset(),
     starts: Mapping[PartitionId, int] | None = None,
+    slots: int = 1,
+    reserved_bytes: int = 0,
 ) -> CyclePlan:
     """Decide what this cycle reads.
 
     ``until`` limits a one-shot backup to the end offsets at its start. ``skip`` holds partitions
-    whose earlier plan is still open. ``starts`` holds the positions of partitions that are new to
-    the log. Raises GapError under ``--on-gap fail``, before anything is written.
+    whose earlier plan is still open; reading it takes ``reserved_bytes`` of this cycle. ``starts``
+    holds the positions of partitions that are new to the log. ``slots`` is the number of tasks that
+    run at once. Raises GapError under ``--on-gap fail``, before anything is written.
     """
-    survey = _survey(given, starts or {}, until, skip)
+    survey = _survey(given, starts or {}, until, skip, backlog.archived)
     if survey.gaps and options.on_gap == "fail":
         raise gap_error(survey.gaps)
     decide = partial(_decide, options=options) if sink is None else sink.decide
-    stretches, waiting = _choose(survey.readable, backlog, decide, given.snapshot.at_ms)
+    due, waiting = _choose(survey.readable, backlog, decide, given.snapshot.at_ms)
+    if sink is not None:  # the rules of a sink end its windows; only time bounds its cycles
+        chosen = _Chosen([_decided(*one) for one in due])
+    else:
+        budget = CycleBudget.of(options, slots, reserved_bytes)
+        chosen = _fill_cycle(given, due, backlog, budget)
+        waiting |= chosen.behind
     latest = given.logged.latest
     return CyclePlan(
-        # The rules of a sink end its windows; only time bounds its cycles.
-        stretches=_bounded(stretches, options.cycle_bytes) if sink is None else tuple(stretches),
+        stretches=tuple(chosen.stretches),
         gaps=tuple(survey.gaps),
         topics=tuple(t for name, t in sorted(given.topics.items()) if latest.get(name) != t),
         positions=survey.begins,
-        spans={pid: partition.span for pid, _, partition in given.iter_partitions()},
+        spans=survey.spans,
         waiting=waiting,
-        blocked=tuple(pid for pid, _, partition in given.iter_partitions() if partition.is_blocked),
+        blocked=tuple(survey.blocked),
         identified=given.topics,
         groups=given.snapshot.groups,
+        behind=chosen.behind.keys(),
+        catches_up=chosen.catches_up,
     )
 
 
@@ -190,6 +167,8 @@ class _Survey:
     begins: dict[PartitionId, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     readable: list[tuple[PlannedStretch, PartitionSnapshot]] = field(default_factory=list)
+    spans: dict[PartitionId, LogSpan] = field(default_factory=dict)
+    blocked: list[PartitionId] = field(default_factory=list)
 
 
 def _survey(
@@ -197,10 +176,14 @@ def _survey(
     starts: Mapping[PartitionId, int],
     until: Mapping[PartitionId, int] | None,
     skip: Set[PartitionId],
+    archived: Mapping[PartitionId, ArchivedTo],
 ) -> _Survey:
     found = _Survey()
     logged = given.logged.positions
     for pid, topic, partition in given.iter_partitions():
+        found.spans[pid] = partition.span
+        if partition.is_blocked:
+            found.blocked.append(pid)
         position = logged.get(pid, starts.get(pid))
         check_not_truncated(pid, position or 0, partition.history_end)
         if pid in skip:
@@ -212,7 +195,8 @@ def _survey(
             found.begins[pid] = begin
         end = partition.stable if until is None else min(partition.stable, until.get(pid, 0))
         if begin < end:
-            stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
+            wanted = OffsetRange(begin, end)
+            stretch = _stretch(pid, topic, partition, wanted, archived.get(pid))
             found.readable.append((stretch, partition))
     return found
 
@@ -222,9 +206,9 @@ def _choose(
     backlog: CycleBacklog,
     decide: Callable[[PartitionBacklog], ReadDecision | None],
     at_ms: int,
-) -> tuple[list[PlannedStretch], dict[PartitionId, int]]:
+) -> tuple[list[_Due], dict[PartitionId, int]]:
     """Return the stretches to read now, and the times since when other records wait."""
-    chosen: list[PlannedStretch] = []
+    chosen: list[_Due] = []
     waiting: dict[PartitionId, int] = {}
     for stretch, partition in readable:
         pid = stretch.partition_id
@@ -240,7 +224,7 @@ def _choose(
         if decision is None or decision.closes is None:
             waiting[pid] = since
         if decision is not None:
-            chosen.append(replace(stretch, reason=decision.why, closes=decision.closes))
+            chosen.append((stretch, decision))
     return chosen, waiting
 
 
@@ -257,10 +241,17 @@ def _begin(
 
 
 def _stretch(
-    pid: PartitionId, topic: TopicSnapshot, partition: PartitionSnapshot, wanted: OffsetRange
+    pid: PartitionId,
+    topic: TopicSnapshot,
+    partition: PartitionSnapshot,
+    wanted: OffsetRange,
+    archived: ArchivedTo | None,
 ) -> PlannedStretch:
+    """Plan a stretch. Its size is estimated from the newest objects, else from Kafka's files."""
     held = partition.span.end - partition.span.start
-    if partition.size_bytes is None or held <= 0:
+    if archived is not None and archived.bytes_per_offset > 0:
+        est = max(1, int(len(wanted) * archived.bytes_per_offset))
+    elif partition.size_bytes is None or held <= 0:
         est = len(wanted) * UNKNOWN_RECORD_BYTES
     else:
         est = max(1, partition.size_bytes * len(wanted) // held)
@@ -285,18 +276,53 @@ def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision |
     return None
 
 
-def _bounded(stretches: list[PlannedStretch], cycle_bytes: int) -> tuple[PlannedStretch, ...]:
-    """Shorten all stretches by the same ratio if their total exceeds ``cycle_bytes``."""
-    total = sum(s.est_bytes for s in stretches)
-    if total <= cycle_bytes:
-        return tuple(stretches)
-    cut = []
-    for s in stretches:
-        length = max(1, len(s.range) * cycle_bytes // total)
-        shorter = OffsetRange(s.range.start, s.range.start + length)
-        weight = max(1, s.est_bytes * cycle_bytes // total)
-        cut.append(replace(s, range=shorter, est_bytes=weight))
-    return tuple(cut)
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    stretches: list[PlannedStretch]
+    behind: dict[PartitionId, int] = field(default_factory=dict)
+    """Partitions that are not read to their end, and since when their records wait."""
+    catches_up: bool = False
+
+
+def _fill_cycle(
+    given: PlanInput,
+    due: Sequence[_Due],
+    backlog: CycleBacklog,
+    budget: CycleBudget,
+) -> _Chosen:
+    """Choose what the cycle reads of the stretches that are due: whole segments of each."""
+    at_ms = given.snapshot.at_ms
+    since = {s.partition_id: backlog.since.get(s.partition_id, at_ms) for s, _ in due}
+    waiting = [Waiting(s, decision.why != DueReason.BYTES) for s, decision in due]
+    left_out = take_segments(
+        sorted(waiting, key=lambda one: since[one.stretch.partition_id]),
+        budget,
+        partial(_time_left, given, backlog),
+    )
+    taken = zip(waiting, (decision for _, decision in due), strict=True)
+    return _Chosen(
+        [_decided(one.taken(), decision) for one, decision in taken if one.taken_bytes],
+        {one.partition_id: since[one.partition_id] for one in waiting if not one.is_whole},
+        left_out,
+    )
+
+
+def _decided(stretch: PlannedStretch, decision: ReadDecision) -> PlannedStretch:
+    return replace(stretch, reason=decision.why, closes=decision.closes)
+
+
+def _time_left(given: PlanInput, backlog: CycleBacklog, stretch: PlannedStretch) -> float:
+    topic = given.snapshot.topics[stretch.partition_id.topic]
+    partition = topic.partitions[stretch.partition_id.partition]
+    archived = backlog.archived.get(stretch.partition_id)
+    return time_left_ms(
+        topic.configs,
+        partition.span,
+        stretch.range.start,
+        size_bytes=partition.size_bytes,
+        at_ms=given.snapshot.at_ms,
+        record_ms=archived.record_ms if archived is not None else 0,
+    )
 
 
 def gap_error(gaps: Iterable[Gap]) -> GapError:

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES, PlannedStretch
+from kafkeep.backup.cycle_budget import PlannedStretch
+from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 from kafkeep.objects.range_writer import SinkTail
@@ -42,36 +43,57 @@ class WeighedRange:
     est_bytes: int
 
 
-def weigh_ranges(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
-    """Estimate the size of ranges of an earlier cycle, from their offsets alone."""
+def weigh_ranges(
+    ranges: Iterable[PlannedRange], ratios: Mapping[PartitionId, float] | None = None
+) -> list[WeighedRange]:
+    """Estimate the size of ranges of an earlier cycle from the bytes per offset, if known."""
+    known = ratios or {}
     return [
-        WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * UNKNOWN_RECORD_BYTES)
+        WeighedRange(
+            planned=r,
+            leader=-1,
+            est_bytes=int(len(r.range) * known.get(r.partition_id, UNKNOWN_RECORD_BYTES)),
+        )
         for r in ranges
     ]
 
 
 def split_stretches(
-    stretches: Iterable[PlannedStretch], *, tasks: int, may_cut: bool = True
+    stretches: Iterable[PlannedStretch],
+    *,
+    tasks: int,
+    may_cut: bool = True,
+    segment_bytes: int | None = None,
 ) -> list[WeighedRange]:
     """Cut stretches into about ``tasks`` ranges of similar size. Small stretches stay whole.
 
-    Without ``may_cut`` all stay whole, because the rules of a sink restart at each cut.
+    Without ``may_cut`` all stay whole, because the rules of a sink restart at each cut. With
+    ``segment_bytes`` every range but the last of a stretch holds whole segments.
     """
     stretches = list(stretches)
     total = sum(s.est_bytes for s in stretches)
     share = max(SMALLEST_SPLIT_BYTES, total // max(1, tasks))
+    if segment_bytes is not None:
+        share = max(1, share // segment_bytes) * segment_bytes
     ranges = []
     for s in stretches:
         cuts = min(len(s.range), max(1, round(s.est_bytes / share))) if may_cut else 1
-        edges = [s.range.start + len(s.range) * i // cuts for i in range(cuts + 1)]
+        edges = _edges(s, cuts, share if segment_bytes is not None else None)
         for start, end in pairwise(edges):
             planned = PlannedRange(
                 partition_id=s.partition_id, topic_id=s.topic_id, range=OffsetRange(start, end)
             )
-            ranges.append(
-                WeighedRange(planned=planned, leader=s.leader, est_bytes=s.est_bytes // cuts)
-            )
+            weight = s.est_bytes * (end - start) // len(s.range)
+            ranges.append(WeighedRange(planned=planned, leader=s.leader, est_bytes=weight))
     return ranges
+
+
+def _edges(stretch: PlannedStretch, cuts: int, step_bytes: int | None) -> list[int]:
+    """Return the offsets where a stretch begins, is cut, and ends: in equal parts, or by bytes."""
+    start, end = stretch.range.start, stretch.range.end
+    step, whole = (1, cuts) if step_bytes is None else (step_bytes, stretch.est_bytes)
+    inner = (start + len(stretch.range) * step * i // whole for i in range(1, cuts))
+    return [start, *(at for at in inner if start < at < end), end]
 
 
 def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedRange, ...]]:

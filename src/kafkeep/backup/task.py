@@ -17,11 +17,15 @@ from kafkeep.kafka.client.wire import Wire, wire_for
 from kafkeep.objects.range_writer import Chunk, RangeWriter, Uploads
 from kafkeep.objects.segment.writer import NameTakenError, SegmentIntent, SegmentWriter
 from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.options.backup import MIB
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.pace import Pace
 from kafkeep.store.open import open_store
 
+GROUP_BYTES = 256 * MIB
+LEAST_IN_GROUP = 3
+"""Ranges that stream are read in groups. A group of fewer keeps too few requests in flight."""
 log = logging.getLogger(__name__)
 
 
@@ -48,7 +52,8 @@ class BackupBundle:
     """The connector name in the headers of dead letters."""
     write: SegmentIntent | SinkIntent
     seconds: float
-    """Stop reading after about this long."""
+    """Begin no range after this long, and stop reading after half as long again. In between, open
+    segments are filled."""
     at_ms: int = 0
     """The clock reading of the intent."""
     rate_bytes: float | None = None
@@ -99,6 +104,24 @@ class RangeReport:
         return cls(**{**row, "gaps": gaps, "complaints": tuple(row["complaints"])})
 
 
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """When no further segment is begun, and when open ones are closed; monotonic."""
+
+    first: float
+    last: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadlines:
+        """Return those of a cycle that begins now."""
+        now = time.monotonic()
+        return cls(now + seconds, now + seconds * 1.5)
+
+    def has_passed(self) -> bool:
+        """Return True if no further segment may be begun."""
+        return time.monotonic() > self.first
+
+
 @dataclass(slots=True)
 class _RangeWork:
     """The reader, the writer and the gaps of one range."""
@@ -111,8 +134,9 @@ class _RangeWork:
     def __post_init__(self) -> None:
         self._decide_about_deadline()
 
-    def add(self, chunk: Chunk) -> None:
-        """Write a chunk; move the reader if the writer adopted an object."""
+    def add(self, chunk: Chunk, deadlines: Deadlines) -> None:
+        """Write a chunk; move the reader if the writer took less or adopted an object."""
+        self.writer.ends_when_full = deadlines.has_passed()
         if chunk.gap is not None:
             self.gaps.append(chunk.gap)
         self.writer.add(chunk, self.reader.first)
@@ -124,15 +148,18 @@ class _RangeWork:
         # If a sink stops before its first window is closed, its work is lost.
         self.reader.ignores_deadline = not self.writer.streams and not self.writer.closed
 
-    def must_end(self, deadline: float) -> bool:
+    def must_end(self, deadlines: Deadlines) -> bool:
         """Return True if the range gets no further chunk, so that its open object can be closed."""
         if not self.reader.is_open:
             return True
-        return self.writer.streams and time.monotonic() > deadline
+        if not self.writer.streams or not deadlines.has_passed():
+            return False
+        return not self.writer.is_filling or time.monotonic() > deadlines.last
 
     def end(self) -> None:
-        """End the open objects where reading stopped."""
+        """End the open objects where reading stopped; nothing more is read."""
         self.writer.end(self.reader.position, finished=self.reader.finished)
+        self.reader.ended = True
 
     def report(self) -> RangeReport:
         """Report how far the range is archived."""
@@ -171,7 +198,7 @@ def archive_bundle(bundle: BackupBundle) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    deadline = time.monotonic() + bundle.seconds
+    deadlines = Deadlines.after(bundle.seconds)
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
     pace = Pace(bundle.rate_bytes)
@@ -181,13 +208,15 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
         )
         try:
             for group in _iter_groups(list(works.values())):
-                if time.monotonic() > deadline and any(w.writer.closed for w in works.values()):
+                if deadlines.has_passed() and any(w.writer.closed for w in works.values()):
                     break  # ranges that were not started stay in the intent
                 readers = [work.reader for work in group]
+                streams = any(work.writer.streams for work in group)
+                deadline = deadlines.last if streams else deadlines.first
                 for reader, chunk in iter_chunks(wire, readers, deadline=deadline, pace=pace):
                     work = works[id(reader)]
-                    work.add(chunk)
-                    if work.must_end(deadline):
+                    work.add(chunk, deadlines)
+                    if work.must_end(deadlines):
                         work.end()
                 for work in group:
                     if work.reader.is_open:
@@ -205,15 +234,15 @@ def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str,
 def _iter_groups(works: list[_RangeWork]) -> Iterator[list[_RangeWork]]:
     """Yield the ranges that are read in parallel.
 
-    Ranges that stream are read all at once. Otherwise small ranges are grouped and large ones are
-    read alone, so that one group is stored while the next is read.
+    Ranges that stream are read in groups of a few segments, or of many small ranges: few objects
+    are then open when the time is over. Otherwise small ranges are grouped and large ones are read
+    alone, so that one group is stored while the next is read.
     """
-    if all(work.writer.streams for work in works):
-        yield works
-        return
+    streams = all(work.writer.streams for work in works)
+    most, least = (GROUP_BYTES, LEAST_IN_GROUP) if streams else (REQUEST_BYTES, 1)
     group: list[_RangeWork] = []
     for work in works:
-        if group and sum(w.reader.est_bytes for w in (*group, work)) > REQUEST_BYTES:
+        if len(group) >= least and sum(w.reader.est_bytes for w in (*group, work)) > most:
             yield group
             group = []
         group.append(work)

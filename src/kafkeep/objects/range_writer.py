@@ -72,12 +72,19 @@ class RangeWriter(Protocol):
     calls ``finish`` and ``report``. It always calls ``abort`` last, also after an error.
     """
 
+    ends_when_full: bool
+    """Set when the time is over: a writer that streams begins no object after the open one."""
+
+    @property
+    def is_filling(self) -> bool:
+        """True while a writer that streams has an object open."""
+
     @property
     def streams(self) -> bool:
         """Whether data leaves memory while the range is read.
 
-        Ranges that stream are read in parallel. A range that does not stream keeps its files in
-        memory until it ends, so such ranges are read one by one.
+        Ranges that stream are read several at a time. A range that does not stream keeps its files
+        in memory until it ends, so such ranges are read one by one.
         """
 
     @property

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkeep.options.sink.sink import SinkSpec
 
 MIB = 1024 * 1024
+SEGMENT_SPARE = 4
+"""The last segment of a range may hold a quarter more, instead of leaving a small one."""
 FORMATS = ("segment", "json", "avro", "parquet", "bytes")
 
 
@@ -77,7 +79,8 @@ class BackupOptions(RegistryOptions, TaskOptions):
     )
     segment_bytes: int = option(
         "segment.bytes",
-        "Close an object when it holds this many bytes of record batches.",
+        "Close an object when it holds this many bytes of record batches. The last one of a range "
+        "may hold a quarter more, instead of leaving a small object.",
         default=128 * MIB,
         parse=above_zero(parse_size),
         metavar="SIZE",
@@ -90,10 +93,11 @@ class BackupOptions(RegistryOptions, TaskOptions):
         metavar="DURATION",
         goes_with="follow",
     )
-    cycle_bytes: int = option(
+    cycle_bytes: int | None = option(
         "cycle.bytes",
-        "Commit when this many bytes were read, even if more are waiting.",
-        default=8192 * MIB,
+        "Commit when this many bytes were read, even if more are waiting. Default: 8GiB, or three "
+        "whole segments for each task slot if that is more.",
+        default=None,
         parse=above_zero(parse_size),
         metavar="SIZE",
     )

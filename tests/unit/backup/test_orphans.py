@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.support.log_writers import writer_of
 
-from kafkeep.archive.commit import Intent, PlannedRange
+from kafkeep.archive.commit import Changes, Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
+from kafkeep.backup.log_writer import METADATA_MS
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import TransientError
@@ -20,6 +21,10 @@ from kafkeep.store.memory import MemoryStore
 
 NOTHING_NEW = CyclePlan(
     stretches=(), gaps=(), topics=(), positions={}, spans={}, waiting={}, blocked=()
+)
+
+TOPIC = TopicInfo(
+    topic="t", incarnation=1, topic_id="id", partitions=5, replication_factor=1, configs={}
 )
 
 
@@ -76,3 +81,35 @@ def test_each_cycle_asks_how_many_tasks_run_at_once_unless_the_options_say() -> 
     with pytest.raises(TransientError):
         writer.run(intent)
     assert made == [2, 4, 8]
+
+
+def test_while_catching_up_a_commit_holds_what_it_read_and_all_metadata_once_a_minute() -> None:
+    clock = [1_000_000]
+    log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, BackupOptions(topics=("t",)), lambda *_, **__: [], slots=2)
+    writer.now_ms = lambda: clock[0]
+    ids = [PartitionId("t", 1, number) for number in range(5)]
+
+    def committed(step: int, *, catches_up: bool = True) -> tuple[int, int]:
+        """Commit the end of partition 0; return the ends and the groups of the commit."""
+        plan = replace(
+            NOTHING_NEW,
+            spans=dict.fromkeys(ids, LogSpan(0, step)),
+            identified={"t": TOPIC},
+            groups={"g": {("t", 0): step}},
+            catches_up=catches_up,
+        )
+        changes = Changes(positions={ids[0]: step})
+        positions = {**writer.state.positions, **changes.positions}
+        whole = writer._with_metadata(changes, plan, positions)
+        writer.commit(whole)
+        return len(whole.spans), len(whole.groups)
+
+    assert committed(1) == (5, 1)
+    clock[0] += METADATA_MS - 1
+    assert committed(2) == (1, 0)
+    clock[0] += 1
+    assert committed(3) == (5, 1)
+    assert committed(4) == (1, 0)
+    assert committed(5, catches_up=False) == (5, 1)
+    assert set(writer.state.spans.values()) == {LogSpan(0, 5)}

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from kafkeep.archive.commit import Gap, LogSpan, TopicInfo
+from kafkeep.archive.commit import Gap, Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from kafkeep.backup.cycle_budget import ArchivedTo, DueReason, PlannedStretch
 from kafkeep.backup.incarnations import LoggedState, identify_topics
 from kafkeep.backup.plan import (
     RETENTION,
     CycleBacklog,
     CyclePlan,
-    DueReason,
     PlanInput,
     changed_groups,
     plan_cycle,
@@ -63,6 +63,12 @@ def plan(
     chosen = BackupOptions(topics=("t",), **options)
     given, backlog = PlanInput.of(seen, before), CycleBacklog(since=dict(waiting or {}))
     return plan_cycle(given, chosen, backlog, until=until, skip=skip)
+
+
+def planned(stretch: PlannedStretch) -> PlannedRange:
+    return PlannedRange(
+        partition_id=stretch.partition_id, topic_id=stretch.topic_id, range=stretch.range
+    )
 
 
 def test_a_first_backup_begins_at_the_log_start_without_a_gap() -> None:
@@ -157,10 +163,37 @@ def test_following_waits_until_records_are_many_or_old_enough() -> None:
     assert [s.reason for s in many.stretches] == [DueReason.BYTES]
 
 
-def test_a_cycle_is_bounded_by_bytes_and_every_stretch_moves() -> None:
+def test_a_cycle_is_bounded_by_bytes_and_reads_whole_segments() -> None:
     seen = snapshot(partition(0, 1000, size=9000), partition(0, 1, size=1))
     made = plan(seen, cycle_bytes=900)
-    assert [s.range for s in made.stretches] == [OffsetRange(0, 99), OffsetRange(0, 1)]
+    assert [s.range for s in made.stretches] == [OffsetRange(0, 100), OffsetRange(0, 1)]
+    assert made.catches_up and made.behind == {P0}
+
+
+def test_following_leaves_the_rest_of_a_segment_waiting_since_its_time() -> None:
+    options = {"follow": True, "segment_age_ms": 500, "segment_bytes": 1000}
+    seen = snapshot(partition(0, 250, size=2500), at_ms=1400)
+    made = plan(seen, waiting={P0: 1000}, **options)
+    assert [s.range for s in made.stretches] == [OffsetRange(0, 200)]
+    assert made.waiting == {P0: 1000} and not made.catches_up
+    backlog = CycleBacklog(since=dict(made.waiting))
+    intent = Intent(ranges=(planned(made.stretches[0]),), options={}, at_ms=1400)
+    backlog.note_read(intent, {}, {P0}, made.behind)
+    assert backlog.since == {P0: 1000}
+
+
+def test_sizes_follow_from_the_newest_objects_of_a_partition() -> None:
+    given = PlanInput.of(snapshot(partition(0, 100, size=100)), known({P0: 50}))
+    backlog = CycleBacklog(archived={P0: ArchivedTo(bytes_per_offset=8.0, record_ms=0)})
+    made = plan_cycle(given, BackupOptions(topics=("t",)), backlog)
+    assert [s.est_bytes for s in made.stretches] == [400]
+
+
+def test_what_the_last_cycle_left_over_counts() -> None:
+    given = PlanInput.of(snapshot(partition(0, 10, size=1000), partition(0, 10)), NOTHING)
+    options = BackupOptions(topics=("t",), cycle_bytes=1500)
+    made = plan_cycle(given, options, CycleBacklog(), skip=frozenset({P1}), reserved_bytes=1500)
+    assert made.stretches == () and made.catches_up
 
 
 def test_unknown_sizes_are_guessed() -> None:

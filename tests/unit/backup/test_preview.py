@@ -12,7 +12,8 @@ from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.names import KeyLimits
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from kafkeep.backup.plan import CyclePlan, PlannedStretch
+from kafkeep.backup.cycle_budget import PlannedStretch
+from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.preview import Preview
 from kafkeep.errors import RecordError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch

@@ -20,7 +20,8 @@ from kafkeep.backup.cluster_snapshot import (
     take_snapshot,
 )
 from kafkeep.backup.incarnations import LoggedState
-from kafkeep.backup.plan import CycleBacklog, PlanInput, first_positions, plan_cycle, takeover_note
+from kafkeep.backup.plan import CycleBacklog, PlanInput, plan_cycle
+from kafkeep.backup.start_positions import first_positions, takeover_note
 from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.groups import GroupOffsets

@@ -19,7 +19,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import load_view
-from kafkeep.backup.plan import EARLIEST
+from kafkeep.backup.start_positions import EARLIEST
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.chtbd import CompactOptions
 from kafkeep.connect.jobs.job import JobContext, Progress, run_with_retries

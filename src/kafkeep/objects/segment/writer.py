@@ -36,6 +36,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.objects.range_writer import MAX_NAMES, Chunk, Uploads, WriteReport
 from kafkeep.objects.segment.format import SegmentEncoder, SegmentSummary
+from kafkeep.options.backup import SEGMENT_SPARE
 
 FEED_BYTES = 64 * 1024
 
@@ -198,17 +199,23 @@ class SegmentWriter:
         self._start: int | None = None
         self._entries: list[Entry] = []
         self.resume_at: int | None = None
+        self.ends_when_full = False
 
     @property
     def closed(self) -> int:
         """The number of objects closed or adopted so far."""
         return len(self._entries)
 
+    @property
+    def is_filling(self) -> bool:
+        """True while an object is open."""
+        return self._object is not None
+
     def add(self, chunk: Chunk, first: int) -> None:
         """Write a chunk, and close each object that is full.
 
-        When it adopts an object, it drops the rest of the chunk and sets ``resume_at`` to the end
-        of that object.
+        When it adopts an object, or closes one and ``ends_when_full`` is set, it drops the rest of
+        the chunk and sets ``resume_at`` to the end of that object.
         """
         self.resume_at = None
         if self._start is None:
@@ -224,10 +231,15 @@ class SegmentWriter:
                     self._start = self.resume_at = adopted.range.end
                     self._entries.append(adopted)
                     return
-            batches = self._write(batches, chunk.aborted)
-            if batches is not None:
+            count, is_full = self._count_fitting(batches)
+            now, batches = _cut(batches, count)
+            self._write(now, chunk.aborted)
+            if is_full:
                 assert self._object is not None
                 self._close(self._object.end)
+                if self.ends_when_full:
+                    self.resume_at = self._start
+                    return
 
     def end(self, position: int, *, finished: bool) -> None:
         """Close the open object at ``position``, whether or not the range is finished."""
@@ -300,21 +312,36 @@ class SegmentWriter:
         except KeyMissingError:
             return None
 
-    def _write(self, batches: Batches, aborted: tuple[OffsetRange, ...]) -> Batches | None:
-        """Add batches until the object is full. Return the batches for the next object."""
+    def _write(self, now: Batches, aborted: tuple[OffsetRange, ...]) -> None:
+        """Add batches to the open object."""
         current = self._object
         assert current is not None
-        room = self._options.segment_bytes - current.segment.raw_bytes
-        ends = np.cumsum(batches.sizes)
-        count = int(np.searchsorted(ends, room, side="left")) + 1
-        now = batches.select(slice(0, count)) if count < len(batches) else batches
         for frame in current.segment.add(now, min_timestamps(now)):
             current.digest.update(frame)
             current.writer.write(frame)
         covered = OffsetRange(int(now.base_offsets[0]), int(now.last_offsets[-1]) + 1)
         current.end = covered.end
         current.aborted.extend(r for a in aborted if (r := a.overlap(covered)) is not None)
-        return batches.select(slice(count, None)) if count < len(batches) else None
+
+    def _count_fitting(self, batches: Batches) -> tuple[int, bool]:
+        """Return how many batches belong to the open object, and whether they fill it.
+
+        It takes up to a quarter more if the rest of the range is less than that. So where it ends
+        follows from offsets and sizes alone, whatever part of them an answer brings.
+        """
+        current, limit = self._object, self._options.segment_bytes
+        assert current is not None
+        before, count = current.segment.raw_bytes, len(batches)
+        ends = np.cumsum(batches.sizes) + before
+        if before < limit:
+            count = int(np.searchsorted(ends, limit, side="left")) + 1
+            if count > len(batches):
+                return len(batches), False
+            full_at = int(batches.last_offsets[count - 1]) + 1
+            if (self._planned.range.end - full_at) * SEGMENT_SPARE > full_at - current.start:
+                return count, True
+        count = int(np.searchsorted(ends, limit + limit // SEGMENT_SPARE, side="left")) + 1
+        return min(count, len(batches)), count <= len(batches)
 
     def _entry(self, current: _OpenObject, end: int, summary: SegmentSummary) -> Entry:
         return Entry(
@@ -349,6 +376,12 @@ class SegmentWriter:
     def _can_adopt(self, metadata: Mapping[str, str]) -> bool:
         """Return whether the metadata lists aborted batches, if the options keep them."""
         return not self._options.keeps_aborted or ABORTED_KEY in metadata
+
+
+def _cut(batches: Batches, count: int) -> tuple[Batches, Batches | None]:
+    if count == len(batches):
+        return batches, None
+    return batches.select(slice(0, count)), batches.select(slice(count, None))
 
 
 def _finish(writer: ObjectWriter, entry: Entry, metadata: Mapping[str, str]) -> None:

@@ -103,6 +103,8 @@ class SinkWriter:
     """
 
     streams = False
+    is_filling = False
+    ends_when_full = False
     resume_at: int | None = None
 
     def __init__(

@@ -109,7 +109,7 @@ def test_segment_age_takes_the_60000_that_config_showed() -> None:
         "STRING",
         "60s",
     )
-    assert shown["cycle.bytes"]["default_value"] == "8GiB"
+    assert shown["cycle.time"]["default_value"] == "30s"
 
 
 @pytest.mark.parametrize("given", [{}, WITH_FORMAT], ids=["", "with a format"])

@@ -12,7 +12,7 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.store.memory import MemoryStore
 
-RANGES = 20
+RANGES = 12
 
 
 class CountingStore(MemoryStore):
@@ -46,7 +46,10 @@ def logs() -> list[FakeLog]:
 def run(seconds: float) -> tuple[CountingStore, list[Entry]]:
     store = CountingStore(uuid.uuid4().hex)
     write = SegmentIntent(segment_bytes=1 << 20, keeps_aborted=False)
-    alone = {"limit": 1, "est_bytes": 1 << 30}  # a request for each range, an answer for each batch
+    alone = {
+        "limit": 1,
+        "est_bytes": 20 << 20,
+    }  # a request for each range, an answer for each batch
     return store, archive_all(logs(), store, write, seconds=seconds, **alone)
 
 
