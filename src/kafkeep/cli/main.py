@@ -23,6 +23,7 @@ from kafkeep.cli import (
     gc,
     groups,
     man,
+    plan_capacity,
     register,
     restore,
     retention,
@@ -69,6 +70,7 @@ app.command("cat")(cat.cat_command)
 app.command("find")(find.find_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
+app.command("plan-capacity")(plan_capacity.plan_capacity_command)
 app.command("man")(man.man_command)
 app.add_typer(groups.app, name="groups")
 app.add_typer(schemas.app, name="schemas")
