@@ -17,6 +17,7 @@ from bench.floors import fetch_floor, produce_floor
 from bench.pages import console_pages
 from bench.restores import exact_offsets, one_hundredth
 from bench.runs import backup, delete, kafka_options, new_archive, new_topic, restore
+from bench.scale import scale
 from bench.whole_runs import whole_runs
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
@@ -265,4 +266,5 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "formats of the sink": sink_formats,
     "50 connectors": many_connectors,
     "console": console_pages,
+    "scale": scale,
 }
