@@ -8,7 +8,8 @@ STAMP  := $(VENV)/.installed
 AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check browser test test-unit test-kill test-memory test-matrix test-stores demo bench docs format clean
+.PHONY: setup build check browser test test-unit test-kill test-memory test-matrix test-stores \
+  test-cluster demo bench docs format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -63,6 +64,10 @@ test-matrix: $(STAMP)  ## the core suite on releases of Kafka, Spark and Java; M
 
 test-stores: $(STAMP)  ## MinIO and the emulators of Google and Azure; builds them once with Go and npm
 	$(BIN)/pytest tests/contract/test_store.py tests/integration/test_cloud_stores.py -m stores $(AT_ONCE)
+
+test-cluster: $(STAMP)  ## a standalone Spark cluster: submit, dynamic allocation, a shipped environment
+	$(BIN)/pytest tests/integration/test_spark_cluster.py tests/integration/test_ship_environment.py \
+	  tests/integration/test_task_twice.py -m "slow or not slow" -s
 
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo

@@ -1,16 +1,25 @@
-"""A standalone Spark cluster of two workers: a lost worker costs nothing but time."""
+"""A standalone Spark cluster of two workers, and all that uses it.
+
+``make test-cluster`` runs the long ones too.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.support.cluster import Cluster
+from tests.support.connect.serve_processes import World
 from tests.support.independent_client import assert_same, count, dump
 from tests.support.kills import Trial
 from tests.support.run_kafkeep import Driver
@@ -24,8 +33,19 @@ from kafkeep.kafka.batch.layout import Record, build_batch
 pytestmark = pytest.mark.integration
 PARTITIONS, BATCHES, ROWS = 4, 12, 500
 RECORDS = PARTITIONS * BATCHES * ROWS
+LONGEST_S = 500.0
+"""The JVMs of a driver and of two executors start in each run, one after the other."""
 HELD = "object.after:hold@1;request.after:hold@1"
 """Each worker stops in its first task of each run: an object is stored, or a batch is written."""
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.initialExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.executor.cores": "1",
+}
 
 
 @dataclass
@@ -119,7 +139,135 @@ def test_a_worker_killed_in_a_backup_and_one_in_a_restore_lose_and_double_nothin
         assert [one for one in descriptions(port) if one.startswith(told) and "MiB" in one]
         trial.spark.kill_worker(lost)
         trial.open_gate()
-        run.wait().expect(0)
+        run.wait(LONGEST_S).expect(0)
         if verb == "backup":
             trial.spark.add_workers([trial.env])
     trial.check()
+
+
+@pytest.mark.slow
+def test_dynamic_allocation_starts_the_executors_that_the_tasks_need_from_none(
+    trial: ClusterTrial,
+) -> None:
+    trial.spark.add_workers([{}, {}])
+    events = trial.folder / "events"
+    events.mkdir()
+    logged = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": str(events),
+    }
+    flags = ("--topics", trial.topic)
+    backup = trial.begin("backup", *flags, conf={**DYNAMIC, **logged}).wait(LONGEST_S)
+    assert backup.expect(0).json["records"] == RECORDS
+    lines = [
+        json.loads(line)
+        for path in events.rglob("*")
+        if path.is_file() and path.suffix != ".crc"
+        for line in path.read_text().splitlines()
+    ]
+    assert sum(line["Event"] == "SparkListenerExecutorAdded" for line in lines) >= 2
+    jobs = [line for line in lines if line["Event"] == "SparkListenerJobStart"]
+    of_backup = [j for j in jobs if j["Properties"]["spark.job.description"].startswith("backup ")]
+    assert [job["Stage Infos"][0]["Number of Tasks"] for job in of_backup] == [2]
+    restore = trial.begin("restore", "--topics", f"{trial.topic}:{trial.back}", conf=DYNAMIC)
+    assert restore.wait(LONGEST_S).expect(0).json["records"] == RECORDS
+    trial.check()
+
+
+PROGRAM = """
+import json, sys
+import kafkeep
+from pyspark.sql import SparkSession
+
+conf, servers, archive, topic = json.loads(sys.argv[1]), *sys.argv[2:]
+spark = SparkSession.builder.config(map=conf).getOrCreate()
+where = {"archive": archive, "bootstrap_servers": servers}
+done = kafkeep.backup(topics=[topic], tasks=3, **where)
+back = kafkeep.restore(topics={topic: f"{topic}-back"}, **where)
+read = spark.read.format("kafkeep").load(archive).count()
+print(done.records, back.records, read)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_with_a_session_of_its_own_uses_the_cluster(trial: ClusterTrial) -> None:
+    trial.spark.add_workers([{}, {}])
+    program = [sys.executable, "-c", PROGRAM, json.dumps(trial.conf), trial.cluster.bootstrap]
+    run = subprocess.run(
+        [*program, trial.archive, trial.topic],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        cwd=trial.folder,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert run.returncode == 0, run.stderr[-5000:]
+    assert run.stdout.split() == [str(RECORDS)] * 3
+    trial.check()
+
+
+@pytest.mark.slow
+def test_a_service_runs_a_sink_and_a_source_on_the_cluster_and_outlives_a_worker(
+    trial: ClusterTrial, services: DevStatus
+) -> None:
+    one, _ = trial.spark.add_workers([{}, {}])
+    world = World(services, trial.cluster, trial.folder / "log", flags=spark_conf(trial.conf))
+    service = world.start().wait_ready()
+    try:
+        topic = world.topic("clustered")
+        kept = ("s3.region", "store.url", "aws.")
+        both = {k: v for k, v in world.config(topic).items() if k.startswith(kept)}
+        both["archive"] = f"s3://{services.s3.bucket}/{world.folder}-clustered"
+        sink = {"connector.class": "kafkeep.Backup", "topics": topic.name, "segment.age": "500ms"}
+        back = f"{topic.name}-back"
+        source = {"connector.class": "kafkeep.Restore", "topics": f"{topic.name}:{back}"}
+        source["poll.interval.ms"] = "300"
+        topic.send(3)
+        for name, config in (("keep", sink), ("bring", source)):
+            service.call(
+                "POST", "/connectors", {"name": name, "config": {**both, **config}}, expect=201
+            )
+
+        def returned() -> int:
+            return sum(trial.cluster.end(back, n) for n in trial.cluster.partitions(back))
+
+        until(lambda: returned() == topic.sent, "the topic comes back", seconds=LONGEST_S)
+        trial.spark.kill_worker(one)
+        topic.send(3)
+        whole = "its new records come back too, by one worker"
+        until(lambda: returned() == topic.sent, whole, seconds=LONGEST_S)
+        assert_same(dump(world.cluster.bootstrap, topic.name), dump(world.cluster.bootstrap, back))
+        assert service.states("keep") == ("RUNNING", ["RUNNING"])
+        assert service.end() == 0
+    finally:
+        service.kill()
+    assert "Running task" in trial.spark.logs_of_executors()
+
+
+@pytest.mark.slow
+def test_doctor_reports_what_the_executors_have_and_reach(trial: ClusterTrial) -> None:
+    trial.spark.add_workers([{}, {}])
+
+    def examine(**settings: str) -> tuple[int, dict[str, Any]]:
+        conf = {**trial.conf, **settings}
+        given = ("--spark", "--bootstrap-servers", trial.cluster.bootstrap, *spark_conf(conf))
+        given += ("--archive", trial.archive, "--output", "json")
+        folder = trial.folder / f"doctor-{len(settings)}"
+        found = Driver(folder, "doctor", *given).wait(LONGEST_S)
+        return found.code, {check["subject"]: check for check in found.json["checks"]}
+
+    code, checks = examine(**{"spark.cores.max": "2"})
+    subjects = ("python", "pyspark", "kafkeep", "kernels", "kafka", "store")
+    assert {checks[f"executor {name}"]["verdict"] for name in subjects} == {"pass"}, checks
+    assert (code, checks["spark"]["what"].endswith("2 tasks at a time")) == (0, True), checks
+
+    bare = trial.folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    python = {"spark.pyspark.python": str(bare / "bin" / "python")}
+    code, checks = examine(**python, **{"spark.executorEnv.PYTHONPATH": ""})
+    assert code == 1
+    assert "kafkeep" in checks["spark"]["what"] and checks["spark"]["verdict"] == "fail", checks
+    assert "spark-clusters" in checks["spark"]["hint"]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,14 @@ LEASE_MS = 6_000
 class Service:
     """One ``kafkeep serve`` in a process group of its own, Spark's JVM included."""
 
-    def __init__(self, services: DevStatus, state: str, log: Path, port: int = 0) -> None:
+    def __init__(
+        self, services: DevStatus, state: str, log: Path, port: int = 0, flags: Sequence[str] = ()
+    ) -> None:
         self._log = log.open("ab")
         command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json"]
         command += ["--port", str(port)]
         command += ["--bootstrap-servers", services.bootstrap_servers, "--state", state]
-        command += ["--set", f"kafkeep.lease.timeout.ms={LEASE_MS}"]
+        command += ["--set", f"kafkeep.lease.timeout.ms={LEASE_MS}", *flags]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -113,10 +115,12 @@ class World:
     log: Path
     folder: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     running: list[Service] = field(default_factory=list)
+    flags: tuple[str, ...] = ()
+    """More flags of each service."""
 
     def start(self, port: int = 0) -> Service:
         state = f"s3://{self.services.s3.bucket}/{self.folder}-state"
-        service = Service(self.services, state, self.log, port)
+        service = Service(self.services, state, self.log, port, self.flags)
         self.running.append(service)
         return service
 
