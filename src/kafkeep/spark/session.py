@@ -81,7 +81,9 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     if active is not None:
         return active
     options = options or SparkOptions.load()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # pyspark reads the variable alone; only spark-submit knows the setting.
+    python = options.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
     # py4j tells the root logger, and so stderr, of connections that end when the JVM does.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
