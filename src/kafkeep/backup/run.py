@@ -55,12 +55,16 @@ def run_backup(
 ) -> BackupSummary:
     """Run a backup and return its summary.
 
-    Spark starts in the background while Kafka and the archive are checked. Nothing is written
-    before both checks pass. ``stop`` ends a run cleanly after the current cycle.
+    A JVM that waits already starts Spark in the background while Kafka and the archive are
+    checked; otherwise Spark starts afterwards. Nothing is written before both checks pass.
+    ``stop`` ends a run cleanly after the current cycle.
     """
     refuse_memory_store(locations.archive)
     open_first = partial(open_clients, locations)
-    with BackgroundSession(spark, first=open_first) as session, Wire(locations.kafka) as wire:
+    with (
+        BackgroundSession(spark, first=open_first, on_demand=True) as session,
+        Wire(locations.kafka) as wire,
+    ):
         admin = Admin(wire)
         admin.cluster_id()
         snapshot = None

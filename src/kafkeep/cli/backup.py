@@ -43,13 +43,13 @@ from kafkeep.cli.output import (
 )
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import FORMATS, BackupOptions
+from kafkeep.options.kafka import Locations
 from kafkeep.options.option import one_of
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.connect.connectors.sink_config import ConnectorConfig
-    from kafkeep.options.kafka import Locations
 
 DryRunOption = Annotated[
     bool,
@@ -224,14 +224,6 @@ def backup_command(
     )
     request = parse_backup(flags, given)
     options = request.options
-    spark = start_spark(
-        spark_conf,
-        now=not dry_run,
-        preload=preload.BACKUP if options.sink is None else preload.SINK,
-        resident=not options.follow,
-    )
-    from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
-
     for note in request.notes:
         say(f"warning: {note}")
     locations = Locations(
@@ -239,9 +231,16 @@ def backup_command(
         archive=request.archive,
         storage=request.storage,
     )
+    spark = start_spark(
+        spark_conf,
+        locations,
+        now=not dry_run,
+        preload=preload.BACKUP if options.sink is None else preload.SINK,
+        resident=not options.follow,
+    )
     if dry_run:
         _forecast(options, locations, output)
-    from kafkeep.backup.run import run_backup  # noqa: PLC0415
+    from kafkeep.backup.run import run_backup  # noqa: PLC0415 - imports while the JVM starts
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())

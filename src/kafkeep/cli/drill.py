@@ -59,12 +59,12 @@ def drill_command(
     file = check_report_path(report) if report is not None else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     with failure_reported("drill", file, archive=archive.address, bootstrap=bootstrap_servers):
-        spark = start_spark(spark_conf, preload=preload.DRILL)
+        locations = archive.beside(kafka_options(bootstrap_servers, command_config))
+        spark = start_spark(spark_conf, locations, preload=preload.DRILL)
         from kafkeep.maintenance.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
         from kafkeep.maintenance.report_pages import drill_page  # noqa: PLC0415
         from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
-        locations = archive.beside(kafka_options(bootstrap_servers, command_config))
         result = run_drill(options, locations, spark, run_restore)
     for name in result.leftovers:
         say(f"warning: {name} belongs to a drill that was killed or is still running")

@@ -78,13 +78,17 @@ def restore_command(
     config = load_connector_config(connector_config)
     unlogged = parse_unlogged(config, settings or ())
     options = _with_topics(config or {}, options)
-    spark = start_spark(spark_conf, now=not options.dry_run, preload=preload.RESTORE)
-    from kafkeep.restore.run import run_restore  # noqa: PLC0415
-
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     signal.signal(signal.SIGTERM, _pause)
     with failure_reported("restore", file, archive=locations.archive, bootstrap=bootstrap_servers):
         try:
+            spark = start_spark(
+                spark_conf, locations, now=not options.dry_run, preload=preload.RESTORE
+            )
+            from kafkeep.restore.run import (  # noqa: PLC0415 - imports while the JVM starts
+                run_restore,
+            )
+
             with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
                 summary = run_restore(
                     options,

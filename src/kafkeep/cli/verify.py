@@ -34,7 +34,7 @@ from kafkeep.cli.output import (
     task_progress,
 )
 from kafkeep.errors import UsageError
-from kafkeep.options.maintenance import CompareOptions
+from kafkeep.options.maintenance import COMPARE_REPORT, CompareOptions
 from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size
 
@@ -205,19 +205,19 @@ def _against(  # noqa: PLR0917
     output: Output,
 ) -> None:
     file = report_file(report)
-    spark = start_spark(spark_conf, preload=preload.COMPARE)
-    from kafkeep.compare.job import run_compare  # noqa: PLC0415 - imports while the JVM starts
-    from kafkeep.compare.result import KIND  # noqa: PLC0415
+    locations = archive.beside(kafka_options(*kafka))
+    with (
+        failure_reported(COMPARE_REPORT, file, archive=locations.archive, bootstrap=kafka[0]),
+        task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
+    ):
+        spark = start_spark(spark_conf, locations, preload=preload.COMPARE)
+        from kafkeep.compare.job import run_compare  # noqa: PLC0415 - imports while the JVM starts
+
+        result = run_compare(options, locations, spark, name=name, on_progress=on_progress)
+        result = _with_lost_commits(archive.open(), result)
     from kafkeep.maintenance.report import write_report  # noqa: PLC0415
     from kafkeep.maintenance.report_pages import against_page  # noqa: PLC0415
 
-    locations = archive.beside(kafka_options(*kafka))
-    with (
-        failure_reported(KIND, file, archive=locations.archive, bootstrap=kafka[0]),
-        task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
-    ):
-        result = run_compare(options, locations, spark, name=name, on_progress=on_progress)
-        result = _with_lost_commits(archive.open(), result)
     try:
         if file is not None:
             write_report(against_page(result), file)

@@ -81,7 +81,7 @@ def run_compare(
 
     Raise PreflightError when a topic does not exist or has other partitions than archived.
     """
-    with BackgroundSession(spark) as background:
+    with BackgroundSession(spark, on_demand=True) as background:
         started = time.monotonic()
 
         def open_session() -> TaskRunner:

@@ -10,9 +10,9 @@ from kafkeep.compare.differences import Tally, Verdict
 from kafkeep.compare.plan import TopicComparison
 from kafkeep.compare.work import WorkResult
 from kafkeep.errors import DamagedError
+from kafkeep.options.maintenance import COMPARE_REPORT
 
 VERSION = 1
-KIND = "verify-against"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class CompareResult:
         """Return the form of ``--output json`` and of a report; scripts may rely on it."""
         return {
             "message_type": "summary",
-            "report": KIND,
+            "report": COMPARE_REPORT,
             "version": VERSION,
             "tool": tool_name(),
             "verdict": self.verdict,

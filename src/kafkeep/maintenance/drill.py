@@ -130,7 +130,7 @@ def run_drill(
     options: DrillOptions, locations: Locations, spark: SparkOptions, restore: Restore
 ) -> DrillResult:
     """Restore, compare and clean up in a Spark session of its own; see ``drill``."""
-    with BackgroundSession(spark) as session:
+    with BackgroundSession(spark, on_demand=True) as session:
 
         def restore_on_session(given: RestoreOptions) -> RestoreCounts:
             session.session()  # both steps share it

@@ -46,6 +46,10 @@ def parse_sample(text: str) -> Sample:
     )
 
 
+COMPARE_REPORT = "verify-against"
+"""The kind of the report of a comparison."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(SelectionOptions):
     """The records that the target must hold, and how to compare them."""

@@ -49,7 +49,7 @@ def run_restore(
     then raises PreflightError. ``unlogged`` holds the transforms and, if there is no log,
     the options for reading the objects of Confluent's sink; an option without effect is refused.
     """
-    background = BackgroundSession(spark, first=partial(open_clients, locations))
+    background = BackgroundSession(spark, first=partial(open_clients, locations), on_demand=True)
     with (
         nullcontext() if options.dry_run else background,
         open_restore(options, locations, unlogged=unlogged, on_progress=on_progress) as job,

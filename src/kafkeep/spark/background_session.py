@@ -11,8 +11,14 @@ from contextlib import suppress
 from types import TracebackType
 
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm, take_prelaunched
-from kafkeep.spark.resident.claim import SessionClaim, take_claim
+from kafkeep.spark.jvm import (
+    Jvm,
+    can_start_lean,
+    is_jvm_waiting,
+    launch_jvm,
+    take_prelaunched,
+)
+from kafkeep.spark.resident.claim import SessionClaim, is_claimed, take_claim
 from kafkeep.spark.session import (
     abandon_session,
     active_session,
@@ -28,13 +34,24 @@ from kafkeep.spark.tasks import TaskRunner
 class BackgroundSession:
     """Starts Spark on entry without waiting; ``session`` waits until it has run its first job.
 
-    That job calls ``first`` in each worker. On exit the session is stopped, also one that is still
-    starting. A session that was active before, started by anyone else, is used and left running.
-    So is the resident session, if the options allow it and it can be claimed: without a first job.
+    That job calls ``first`` in each worker. With ``on_demand`` Spark starts when ``session`` is
+    called, unless a JVM or the resident session waits for it already: a run that fails before that
+    has started none.
+
+    On exit the session is stopped, also one that is still starting. A session that was active
+    before, started by anyone else, is used and left running. So is the resident session, if the
+    options allow it and it can be claimed: without a first job.
     """
 
-    def __init__(self, options: SparkOptions, *, first: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        options: SparkOptions,
+        *,
+        first: Callable[[], None] | None = None,
+        on_demand: bool = False,
+    ) -> None:
         self._options = options
+        self._on_demand = on_demand
         self._first = first
         self._jvm: Jvm | None = None
         self._claim: SessionClaim | None = None
@@ -42,10 +59,17 @@ class BackgroundSession:
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting: Future[TaskRunner] | None = None
         self._frozen = False
+        self._entered = False
         self.launched_at = 0.0
         """When Spark began to start, on the monotonic clock."""
 
     def __enter__(self) -> BackgroundSession:
+        self._entered = True
+        if not self._on_demand or is_jvm_waiting() or is_claimed():
+            self._begin()
+        return self
+
+    def _begin(self) -> Future[TaskRunner]:
         self._borrowed = active_session() is not None
         if not self._borrowed:
             self._claim = take_claim(self._options)
@@ -53,13 +77,13 @@ class BackgroundSession:
             self._jvm = take_prelaunched(self._options) or launch_jvm(self._options)
         self.launched_at = self._jvm.launched_at if self._jvm else time.monotonic()
         self._starting = self._starter.submit(self._start)
-        return self
+        return self._starting
 
     def session(self) -> TaskRunner:
         """Wait until the first job has run; raise what kept Spark from starting."""
-        if self._starting is None:
+        if not self._entered:
             raise RuntimeError("the session was not started: use it in a with statement")
-        opened = self._starting.result()
+        opened = (self._starting or self._begin()).result()
         self._freeze()
         return opened
 

@@ -175,6 +175,11 @@ def prelaunch_jvm(options: SparkOptions) -> None:
         _prelaunched.append((options, launch_jvm(options)))
 
 
+def is_jvm_waiting() -> bool:
+    """Whether a JVM was started for the next session."""
+    return bool(_prelaunched)
+
+
 def take_prelaunched(options: SparkOptions) -> Jvm | None:
     """Return the JVM that waits for these options, once; stop one that waits for others."""
     while _prelaunched:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkeep.cli.flags.addresses import can_begin
 from kafkeep.cli.flags.declared import flag, with_flags
 from kafkeep.cli.output import Verbosity, say, set_verbosity
 from kafkeep.errors import UsageError
@@ -160,21 +161,23 @@ def kafka_options(
 
     ``overrides`` take precedence over the file, but not over the flag.
     """
-    from kafkeep.kafka.security.client_config import property_notes  # noqa: PLC0415 - keeps --help fast
-
     others = dict(overrides or {})
     servers = bootstrap_servers or others.pop("bootstrap.servers", None)
     others.pop("bootstrap.servers", None)
     options = KafkaOptions.load(servers, command_config)
     if others:
         options = replace(options, properties={**options.properties, **others})
-    for note in property_notes(options):
-        say(f"warning: {note}")
+    if options.properties:
+        from kafkeep.kafka.security.client_config import property_notes  # noqa: PLC0415 - slow to load
+
+        for note in property_notes(options):
+            say(f"warning: {note}")
     return options
 
 
 def start_spark(
     conf: list[str] | None,
+    locations: Locations,
     *,
     now: bool = True,
     preload: tuple[str, ...] = (),
@@ -182,10 +185,11 @@ def start_spark(
 ) -> SparkOptions:
     """Load Spark's properties; with ``now``, claim the resident session, or start a JVM.
 
-    The JVM starts in the background. A command that runs for long sets ``resident`` to False.
+    The JVM starts in the background, and only if something answers at the addresses. A command that
+    runs for long sets ``resident`` to False.
     """
     options = SparkOptions.load(conf or (), preload=preload, resident=resident)
-    if now and not claim_early(options):
+    if now and not claim_early(options) and can_begin(locations):
         prelaunch_jvm(options)
     return options
 

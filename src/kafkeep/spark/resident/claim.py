@@ -150,6 +150,11 @@ def claim_early(options: SparkOptions) -> bool:
     return claim is not None
 
 
+def is_claimed() -> bool:
+    """Tell whether an early claim waits for ``take_claim``."""
+    return bool(_claimed)
+
+
 def take_claim(options: SparkOptions) -> SessionClaim | None:
     """Return the early claim for these options, once, or else try to claim the session now."""
     while _claimed:
