@@ -61,7 +61,7 @@ def backup(
     return run_backup(
         chosen,
         locations,
-        _spark(spark, preload.BACKUP if chosen.sink is None else preload.SINK),
+        _spark(spark, preload.for_backup(chosen)),
         stop=stop,
         on_commit=on_commit,
         on_progress=on_progress,

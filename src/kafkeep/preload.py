@@ -7,6 +7,11 @@ import the modules: the command line starts the JVM before it imports anything e
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkeep.options.backup import BackupOptions
+
 _SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3:load_models")
 
 BACKUP = ("kafkeep.backup.task", *_SHARED)
@@ -17,3 +22,25 @@ SERVICE = tuple(dict.fromkeys((*SINK, *RESTORE)))
 DRILL = tuple(dict.fromkeys((*RESTORE, *COMPARE)))
 RESIDENT = tuple(dict.fromkeys((*SERVICE, *COMPARE)))
 DEMO = tuple(dict.fromkeys((*BACKUP, *RESTORE)))
+
+
+def for_backup(options: BackupOptions) -> tuple[str, ...]:
+    """Return what the workers of a backup load: of a sink only what its options need.
+
+    Kernels that are not in the cache are compiled then, which takes seconds for each format.
+    """
+    if options.sink is None:
+        return BACKUP
+    from kafkeep.options.sink.converters import ConverterClass  # noqa: PLC0415 - for sinks alone
+
+    sink = options.sink.options
+    kinds = [sink.format.format_class.value]
+    if sink.value.kind is ConverterClass.JSON and sink.has_schemas:
+        kinds.append("typed")
+    return (*BACKUP, *(_KERNELS[kind] for kind in kinds if kind in _KERNELS))
+
+
+_KERNELS = {
+    kind: f"kafkeep.objects.compile_kernels:compile_{kind}_kernels"
+    for kind in ("avro", "json", "parquet", "typed")
+}

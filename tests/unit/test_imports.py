@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from itertools import chain
 
 import pytest
 
 from kafkeep import preload
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.sink.sink import SinkSpec
 
 IMPORT_ALL = """
 import logging, os, pkgutil, sys
@@ -45,8 +48,28 @@ def test_no_import_changes_the_environment_the_switch_interval_or_a_logger() -> 
     assert int(done.stdout) > 300
 
 
-@pytest.mark.parametrize("name", sorted({*preload.SERVICE, *preload.DRILL, *preload.DEMO}))
+def of_sink(format: str, **more: str) -> tuple[str, ...]:
+    spec = SinkSpec({"format.class": format, **more})
+    return preload.for_backup(BackupOptions(topics=("t",), sink=spec))
+
+
+SINKS = {one: of_sink(one) for one in ("json", "avro", "parquet", "bytes")}
+TYPED = of_sink("parquet", **{"value.converter": "JsonConverter"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted({*preload.SERVICE, *preload.DRILL, *preload.DEMO, *TYPED, *chain(*SINKS.values())}),
+)
 def test_what_workers_preload_exists(name: str) -> None:
     module, _, function = name.partition(":")
     loaded = import_module(module)
     assert not function or callable(getattr(loaded, function))
+
+
+def test_workers_of_a_sink_preload_the_kernels_of_its_format_alone() -> None:
+    prefix = "kafkeep.objects.compile_kernels:compile_"
+    assert SINKS["bytes"] == preload.BACKUP
+    for format in ("json", "avro", "parquet"):
+        assert SINKS[format] == (*preload.BACKUP, f"{prefix}{format}_kernels")
+    assert (*SINKS["parquet"], f"{prefix}typed_kernels") == TYPED

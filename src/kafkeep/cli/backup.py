@@ -235,7 +235,7 @@ def backup_command(
         spark_conf,
         locations,
         now=not dry_run,
-        preload=preload.BACKUP if options.sink is None else preload.SINK,
+        preload=preload.for_backup(options),
         resident=not options.follow,
     )
     if dry_run:

@@ -8,6 +8,7 @@ daemon calls these functions before it forks, so that its workers share the load
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
@@ -49,24 +50,50 @@ _TYPED = b"""{"schema":{"type":"struct","fields":[{"field":"a","type":"int64","o
 {"field":"b","type":"string","optional":true},{"field":"c","type":"double","optional":true}]},
 "payload":{"a":1,"b":"x","c":1.5}}"""
 _PLAIN = b'{"a": 1, "b": "x",\n "c": [1.5, null]}'
-_SINKS = (
-    (
-        _PLAIN,
-        {"format.class": "json", "s3.compression.type": "gzip", "store.kafka.headers": "true"},
+_TEXT = {"format.class": "json", "s3.compression.type": "gzip", "store.kafka.headers": "true"}
+_FIELD = {"partitioner.class": "field", "partition.field.name": "a"}
+_SINKS: Mapping[str, Sequence[tuple[bytes, Mapping[str, str]]]] = {
+    "json": ((_PLAIN, _TEXT), (_PLAIN, {"format.class": "json", **_FIELD})),
+    "parquet": ((_PLAIN, {"format.class": "parquet"}),),
+    "avro": ((_PLAIN, {"format.class": "avro", "store.envelope": "true"}),),
+    "typed": (
+        (_TYPED, {"format.class": "json", "value.converter": _JSON}),
+        (_TYPED, {"format.class": "avro", "value.converter": _JSON}),
     ),
-    (_PLAIN, {"format.class": "json", "partitioner.class": "field", "partition.field.name": "a"}),
-    (_PLAIN, {"format.class": "parquet"}),
-    (_PLAIN, {"format.class": "avro", "store.envelope": "true"}),
-    (_TYPED, {"format.class": "json", "value.converter": _JSON}),
-    (_TYPED, {"format.class": "avro", "value.converter": _JSON}),
-)
+}
+"""Values and options that use the kernels of each format, and of values with a schema."""
 
 
 def compile_sink_kernels() -> None:
     """Run a small batch through the kernels that common sink configurations use."""
+    for kind in _SINKS:
+        _write_samples(kind)
+
+
+def compile_json_kernels() -> None:
+    """Run a small batch through the kernels that JSON files of plain values use."""
+    _write_samples("json")
+
+
+def compile_parquet_kernels() -> None:
+    """Run a small batch through the kernels that Parquet files use."""
+    _write_samples("parquet")
+
+
+def compile_avro_kernels() -> None:
+    """Run a small batch through the kernels that Avro files use."""
+    _write_samples("avro")
+
+
+def compile_typed_kernels() -> None:
+    """Run a small batch through the kernels that JSON values with a schema use."""
+    _write_samples("typed")
+
+
+def _write_samples(kind: str) -> None:
     source = PartitionId("warm", 1, 0)
     planned = PlannedRange(partition_id=source, topic_id="", range=OffsetRange(0, 3))
-    for value, options in _SINKS:
+    for value, options in _SINKS[kind]:
         records = [Record(i, i, b"key", value, [(b"header", b"value")]) for i in range(3)]
         given = {"headers.format.class": "json", **options}
         intent = SinkIntent(sink=SinkSpec(given), closes={str(source): RotateReason.END})
