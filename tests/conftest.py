@@ -31,8 +31,8 @@ LOOK_FOR_EXPIRED_EACH_SECOND = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """PySpark 3.5 leaves the sockets that bring results to the garbage collector."""
-    if TEST_SPARK < (4, 0):
+    """Before 4.2, PySpark leaves the sockets that bring results to the garbage collector."""
+    if TEST_SPARK < (4, 2):
         config.addinivalue_line("filterwarnings", "ignore:.*unclosed.*socket:ResourceWarning")
         config.addinivalue_line(
             "filterwarnings", "ignore:.*<socket:pytest.PytestUnraisableExceptionWarning"
