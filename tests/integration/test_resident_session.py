@@ -32,6 +32,8 @@ pytestmark = [
 ]
 USED = "the resident Spark session is used"
 NOT_USED = "the resident Spark session is not used"
+COMPILING_S = 3 * PATIENCE_S
+"""The first start on a machine compiles the kernels."""
 WRONG_KEYS = {"AWS_ACCESS_KEY_ID": "wrong", "AWS_SECRET_ACCESS_KEY": "wrong"}
 
 
@@ -45,8 +47,8 @@ class Resident:
 
     def start(self, *arguments: object) -> dict[str, object]:
         """Start the session, in an environment with other credentials than the commands'."""
-        ended = self.run("spark", "start", "--output", "json", *arguments, env=WRONG_KEYS)
-        return dict(ended.expect(0).json)
+        begun = self.begin("spark", "start", "--output", "json", *arguments, env=WRONG_KEYS)
+        return dict(begun.wait(COMPILING_S).expect(0).json)
 
     def status(self) -> dict[str, object]:
         return dict(self.run("spark", "status", "--output", "json").expect(0, 1).json)
