@@ -13,7 +13,7 @@ from tests.support.permissions_page import BUCKET, StoreRight
 from kafkeep.cli.main import app
 
 ARN = "arn:aws:s3:::backups"
-NEITHER = {"demo", "dev", "man", "register", "spark", "user"}
+NEITHER = {"demo", "dev", "man", "plan-capacity", "register", "spark", "user"}
 """Commands that reach services of this machine, or a running service, or nothing."""
 
 
