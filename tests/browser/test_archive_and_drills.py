@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.browser
 OpenPage = Callable[..., Page]
 SLOW_MS = 120_000
 NAME = "kept"
+API = "/kafkeep/v1"
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,31 @@ def test_an_archive_is_verified_and_a_drill_proves_it(archive: str, open_page: O
     expect(page.get_by_text("The schedule was deleted.")).to_be_visible()
     page.goto("/ui/")
     expect(page.get_by_text("records proven")).to_be_visible()
+
+
+def test_a_check_is_cancelled_repeated_and_deleted(
+    archive: str, service: Service, open_page: OpenPage
+) -> None:
+    asked = {"archive.id": archive.rpartition("/")[2]}
+    # Two run at once, so that the last one waits.
+    ids = [service.call("POST", f"{API}/drills", asked, expect=201)["id"] for _ in range(4)]
+    page = open_page()
+    page.goto(f"/ui/checks/{ids[-1]}")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1 .badge")).to_have_text("Cancelled", timeout=SLOW_MS)
+    page.get_by_role("button", name="Run again").click()
+    expect(page).not_to_have_url(re.compile(ids[-1]))
+    expect(page.locator("h1 .badge")).to_have_text("Proven", timeout=SLOW_MS)
+
+    page.goto(f"/ui/checks/{ids[-1]}")
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("to confirm").fill("another")
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_text("Nothing was deleted.")).to_be_visible()
+    page.get_by_label("to confirm").fill(ids[-1])
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_text("The check was deleted.")).to_be_visible()
+    assert ids[-1] not in [run["id"] for run in service.call("GET", f"{API}/drills")["runs"]]
 
 
 def test_every_page_is_accessible_and_fits(

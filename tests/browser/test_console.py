@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -21,6 +22,11 @@ def fill(page: Page, key: str, text: str) -> None:
         "(field) => { const group = field.closest('details'); if (group) group.open = true; }"
     )
     page.locator(f'[name="key:{key}"]').fill(text)
+
+
+def objects_of(service: Service, connector: str) -> list[Any]:
+    answer = service.call("GET", f"/kafkeep/v1/connectors/{connector}/objects")
+    return list(answer["objects"])
 
 
 def test_a_connector_is_created_broken_mended_and_deleted(
@@ -48,6 +54,7 @@ def test_a_connector_is_created_broken_mended_and_deleted(
     expect(page.get_by_text("The connector was created.")).to_be_visible()
     topic.expect_all()
     expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    until(lambda: objects_of(service, "shop"), "the objects are committed")
     page.get_by_role("link", name="Objects").click()
     expect(page.get_by_role("rowheader").first).to_contain_text(topic.name)
 
@@ -92,11 +99,32 @@ def test_two_browsers_see_the_same_connector_pause_and_resume(
     expect(first.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
 
 
+def test_a_connector_and_a_task_are_restarted_and_stopped(
+    world: World, service: Service, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto("/ui/connectors/pair")
+    page.get_by_label("What to restart").select_option("all")
+    page.get_by_role("button", name="Restart", exact=True).click()
+    expect(page.get_by_text("The connector was asked to restart.")).to_be_visible()
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    page.get_by_role("link", name="Tasks").click()
+    page.get_by_role("button", name="Restart task 0").click()
+    expect(page.get_by_text("The task was asked to restart.")).to_be_visible()
+    page.goto("/ui/connectors/pair")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("h1 .badge")).to_have_text("Stopped", timeout=SLOW_MS)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    until(lambda: set(service.states("pair")[1]) == {"RUNNING"}, "its tasks run again")
+
+
 def test_keys_lead_to_pages_and_the_theme_is_kept(service: Service, open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/ui/")
-    page.keyboard.press("g")
-    page.keyboard.press("c")
+    with page.expect_navigation():  # a key that comes while the page changes is lost
+        page.keyboard.press("g")
+        page.keyboard.press("c")
     expect(page.get_by_role("heading", name="Connectors", level=1)).to_be_visible()
     page.keyboard.press("/")
     expect(page.get_by_label("Search by name")).to_be_focused()

@@ -147,6 +147,15 @@ def test_offsets_of_a_stopped_connector_are_changed(
     page.get_by_role("button", name="Change the offsets").click()
     expect(page.get_by_text("The offsets were changed")).to_be_visible(timeout=SLOW_MS)
     assert wanted in service.call("GET", "/connectors/keeper/offsets")["offsets"]
+    page.get_by_text("Reset all offsets").first.click()
+    page.locator("#confirm-reset").fill("another")
+    page.get_by_role("button", name="Reset all offsets").click()
+    expect(page.get_by_text("Nothing was changed")).to_be_visible()
+    assert wanted in service.call("GET", "/connectors/keeper/offsets")["offsets"]
+    page.locator("#confirm-reset").fill("keeper")
+    page.get_by_role("button", name="Reset all offsets").click()
+    expect(page.get_by_text("was moved back to the beginning")).to_be_visible(timeout=SLOW_MS)
+    assert service.call("GET", "/connectors/keeper/offsets")["offsets"] == []
 
 
 def test_every_page_is_accessible_and_fits(scene: Scene, open_page: OpenPage) -> None:

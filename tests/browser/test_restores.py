@@ -148,6 +148,23 @@ def test_two_browsers_pause_and_resume_the_same_restore(
     )
 
 
+def test_a_cancelled_restore_is_deleted_from_the_history(
+    service: Service, topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto("/ui/restores")
+    page.get_by_role("row").filter(has_text="Cancelled").get_by_role("link").first.click()
+    id = page.url.rpartition("/")[2]
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("to confirm").fill("another")
+    page.get_by_role("button", name="Delete the restore").click()
+    expect(page.get_by_text("Nothing was deleted.")).to_be_visible()
+    page.get_by_label("to confirm").fill(id)
+    page.get_by_role("button", name="Delete the restore").click()
+    expect(page.get_by_text("The restore was deleted from the history.")).to_be_visible()
+    assert id not in [run["id"] for run in service.call("GET", "/kafkeep/v1/restores")["restores"]]
+
+
 def test_every_page_of_restores_is_accessible_and_fits(
     service: Service, topics: tuple[str, str], open_page: OpenPage
 ) -> None:
