@@ -37,6 +37,9 @@ class Here:
 
     cores = 1
 
+    def slots(self) -> int:
+        return 1
+
     def run_tasks(
         self, bundles: Sequence[Any], task: Callable[[Any], Any], **_: Any
     ) -> list[TaskRow]:

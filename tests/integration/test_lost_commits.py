@@ -34,7 +34,11 @@ def removed(store: LocalStore, first: int, last: int) -> Iterator[None]:
 
 
 def test_removed_commits_are_reported_by_verify_and_below_a_checkpoint_by_every_command(
-    cluster: Cluster, topic_name: str, local_archive: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    topic_name: str,
+    local_archive: Path,
+    session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster.create(topic_name)
     where = ("--archive", local_archive, "--output", "json")
@@ -73,8 +77,6 @@ def test_removed_commits_are_reported_by_verify_and_below_a_checkpoint_by_every_
         ended = kafkeep(*command).expect(13)
         assert lost in ended.stderr + ended.stdout, command[0]
     assert said in kafkeep(*restore).stderr
-    session = SparkSession.getActiveSession()
-    assert session is not None
     with pytest.raises(PySparkException, match=said):
         session.read.format("kafkeep").load(str(local_archive)).count()
 

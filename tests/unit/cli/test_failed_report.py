@@ -39,7 +39,7 @@ def fail(
         raise error
 
     module, function, words = COMMANDS[report]
-    monkeypatch.setattr(f"kafkeep.cli.{words[0]}.start_spark", lambda _settings, **_: None)
+    monkeypatch.setattr(f"kafkeep.cli.{words[0]}.start_spark", lambda *_, **_named: None)
     monkeypatch.setattr(import_module(module), function, meet)
     return cli.run(*words, "127.0.0.1:1", "--archive", "memory:x", "--report", str(file))
 
