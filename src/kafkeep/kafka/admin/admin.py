@@ -72,13 +72,7 @@ class Admin(Cluster):
         PreflightError when Kafka refuses a setting, or when the topic exists and may not.
         """
         fine = (_DONE, _TOPIC_ALREADY_EXISTS) if may_exist else (_DONE,)
-        retries = KAFKA_TOPIC.begin(self.routes.deadline())
-        while True:
-            code, message = self._create(name, partitions, replication_factor, configs or {})
-            # A cluster with ZooKeeper still deletes a topic that no broker describes any more.
-            if code != _TOPIC_ALREADY_EXISTS or name in self.topics([name]):
-                break
-            _wait(retries, f"topic {name} is still being deleted")
+        code, message = self._create(name, partitions, replication_factor, configs or {})
         if code not in fine:
             check_code(code, f"create topic {name}", message)
         return self._wait_for_leaders(name, partitions)
@@ -106,7 +100,10 @@ class Admin(Cluster):
         *,
         validate_only: bool = False,
     ) -> tuple[int, str | None]:
-        """Send the request; return Kafka's error code and message."""
+        """Send the request; return Kafka's error code and message.
+
+        A cluster with ZooKeeper still deletes a topic that no broker describes any more: wait.
+        """
         kind = CreateTopicsRequest.CreatableTopic
 
         def make() -> Any:
@@ -127,9 +124,13 @@ class Admin(Cluster):
                 min_version=2,
             )
 
-        answer = self.wire.call(self.routes.controller, make, codes_of("topics"))
-        [created] = answer.topics
-        return created.error_code, created.error_message
+        retries = KAFKA_TOPIC.begin(self.routes.deadline())
+        while True:
+            answer = self.wire.call(self.routes.controller, make, codes_of("topics"))
+            [created] = answer.topics
+            if created.error_code != _TOPIC_ALREADY_EXISTS or name in self.topics([name]):
+                return created.error_code, created.error_message
+            _wait(retries, f"topic {name} is still being deleted")
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
         """Increase the number of partitions to ``count`` and wait until all have leaders."""
