@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkeep.options.backup import BackupOptions
 
-_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3:load_models")
+_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3.store:load_models")
 
 BACKUP = ("kafkeep.backup.task", *_SHARED)
 SINK = (*BACKUP, "kafkeep.objects.compile_kernels:compile_sink_kernels")

@@ -13,12 +13,12 @@ from tests.support.emulators import CONTAINER, azurite, fake_gcs
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.dev import DevStatus
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.azure import AzureStore
-from kafkeep.store.google import GoogleStore
-from kafkeep.store.local import LocalStore
+from kafkeep.store.azure.store import AzureStore
+from kafkeep.store.google.store import GoogleStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 
 @pytest.fixture(scope="session")

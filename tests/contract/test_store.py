@@ -15,14 +15,14 @@ from tests.support.waiting import PATIENCE_S
 
 from kafkeep.archive.object_store import ObjectStore, ObjectWriter
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, TransientError
-from kafkeep.store.azure import AzureStore
+from kafkeep.store.azure.store import AzureStore
 from kafkeep.store.bucket_writer import UploadsInParts
-from kafkeep.store.google import GoogleStore
-from kafkeep.store.local import LocalStore
+from kafkeep.store.google.store import GoogleStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.open import probe_conditional_create
 from kafkeep.store.retry import RetryingStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 ODD_KEYS = [
     "a=1/b+0+0000000000.log.zst",

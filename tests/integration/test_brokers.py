@@ -31,7 +31,7 @@ from kafkeep.dev import (
 )
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration

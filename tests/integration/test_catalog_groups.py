@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
-from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.groups import ConsumerGroups
 from kafkeep.connect.model import RestError

@@ -22,7 +22,7 @@ from kafkeep.connect.runs.schedule import RunSchedule
 from kafkeep.connect.service.journal import open_state
 from kafkeep.dev import DevStatus
 from kafkeep.maintenance.drill import PREFIX
-from kafkeep.maintenance.last_verified import last_verified_ms
+from kafkeep.maintenance.verify.last_verified import last_verified_ms
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration

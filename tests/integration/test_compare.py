@@ -15,7 +15,7 @@ from tests.support.run_kafkeep import Outcome, kafkeep
 from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
 from kafkeep.maintenance.drill import PREFIX
-from kafkeep.maintenance.last_verified import last_verified_ms, verified_prefix
+from kafkeep.maintenance.verify.last_verified import last_verified_ms, verified_prefix
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 

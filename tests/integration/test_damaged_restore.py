@@ -15,7 +15,7 @@ from tests.support.run_kafkeep import kafkeep
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import load_view
 from kafkeep.kafka.batch.layout import Record, build_batch
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 BATCHES, PER_BATCH = 8, 10

@@ -17,7 +17,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.maintenance.gc import GcPlan, OrphanAction, plan_gc, remove
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.options.maintenance import DAY_MS
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 TEXT = "value.converter=org.apache.kafka.connect.storage.StringConverter"

@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.group_moves import GroupMoveRequest, GroupMoves
 from kafkeep.connect.catalog.groups import ConsumerGroups

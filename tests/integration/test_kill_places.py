@@ -28,9 +28,9 @@ from kafkeep.connect.service.journal import Journal
 from kafkeep.dev import DevStatus
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.open import open_store
-from kafkeep.store.s3_lifecycle import Lifecycle
+from kafkeep.store.s3.lifecycle import Lifecycle
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 MIB = 1 << 20
@@ -42,7 +42,7 @@ CHANGE = """
 import sys
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.state import StateChange
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 folder, name = sys.argv[1:]
 Journal.open(LocalStore(folder)).commit(lambda _: StateChange(kind="define", name=name))
 """

@@ -15,9 +15,9 @@ from tests.support.run_kafkeep import kafkeep
 
 from kafkeep.archive.checkpoint import Checkpointer, load_log
 from kafkeep.archive.keys import log_key
-from kafkeep.maintenance import lost_commits
+from kafkeep.maintenance.verify import lost_commits
 from kafkeep.retry import RetryPolicy
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

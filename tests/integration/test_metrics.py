@@ -36,7 +36,7 @@ from kafkeep.spark.jvm import read_jvm
 from kafkeep.spark.session import start_session
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
-from kafkeep.store.s3_timing import RequestTimes, recording
+from kafkeep.store.request_times import RequestTimes, recording
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from tests.support.waiting import until
 
 from kafkeep.dev import DevStatus
 from kafkeep.options.maintenance import DAY_MS
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 INSTEAD = {("cluster", "Create"), ("cluster", "Delete"), ("cluster", "IdempotentWrite")}

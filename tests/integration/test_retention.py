@@ -20,12 +20,12 @@ from kafkeep.archive.expiry import DAY_MS
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.errors import KeyMissingError, UsageError
-from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
+from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.datasource.source import KafkeepReader
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
-from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
+from kafkeep.store.s3.lifecycle import Lifecycle, Rule, rule_id
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("module_s3", "spark")]
 

@@ -22,7 +22,7 @@ from kafkeep.errors import AccessDeniedError, KafkeepError
 from kafkeep.options.storage import MIB, StorageOptions
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.retry import RetryingStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 pytestmark = pytest.mark.integration
 CUSTOMER_KEY = bytes(range(32))

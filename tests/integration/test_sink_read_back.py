@@ -14,7 +14,7 @@ from tests.support.releases import needs_data_sources
 from tests.support.run_kafkeep import kafkeep
 
 from kafkeep.dev import DevStatus
-from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
+from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 

@@ -25,7 +25,7 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.open import probe_parts
 from kafkeep.store.retry import RetryingStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 
 def _load_proxy() -> Any:

@@ -17,7 +17,7 @@ from tests.support.versioned_bucket import VersionedBucket
 
 from kafkeep.dev import DevStatus
 from kafkeep.options.maintenance import DAY_MS
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 LOCKED = f"locked-{uuid.uuid4().hex[:8]}"

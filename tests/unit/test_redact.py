@@ -25,7 +25,7 @@ from kafkeep.connect.service.loggers import Loggers
 from kafkeep.errors import KafkeepError
 from kafkeep.options.storage import StorageOptions
 from kafkeep.redact import MASK, redact, remember
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 KEY = bytes(range(65, 97))
 SECRET, TOKEN = "aVerySecretKey/For+Tests", "FwoGZXIvYXdzEXAMPLE/TOKEN+0123456789=="

@@ -228,7 +228,7 @@ def error_of(error: BaseException) -> KafkeepError:
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError("interrupted")
     if isinstance(error, OSError):
-        from kafkeep.store.local_files import disk_fault  # noqa: PLC0415 - keeps --help fast
+        from kafkeep.store.local.files import disk_fault  # noqa: PLC0415 - keeps --help fast
 
         fault = disk_fault(error)
         if fault is not None:

@@ -41,7 +41,7 @@ from kafkeep.options.units import format_size
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
     from kafkeep.compare.result import CompareResult
-    from kafkeep.maintenance.finding import Finding, VerifyReport
+    from kafkeep.maintenance.verify.finding import Finding, VerifyReport
 
 DeepOption = Annotated[
     bool, typer.Option("--deep", help="Also decode every record, not only verify checksums.")
@@ -155,9 +155,9 @@ def _alone(  # noqa: PLR0917
     output: Output,
 ) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.maintenance.last_verified import trace_of  # noqa: PLC0415
     from kafkeep.maintenance.unlogged import verify_unlogged  # noqa: PLC0415
-    from kafkeep.maintenance.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
+    from kafkeep.maintenance.verify.last_verified import trace_of  # noqa: PLC0415
+    from kafkeep.maintenance.verify.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
     began_ms, began = now_ms(), time.monotonic()
@@ -239,7 +239,7 @@ def _against(  # noqa: PLR0917
 
 def _with_lost_commits(store: ObjectStore, result: CompareResult) -> CompareResult:
     """Add commits that earlier runs of verify saw and the log no longer has."""
-    from kafkeep.maintenance.lost_commits import check_traces  # noqa: PLC0415
+    from kafkeep.maintenance.verify.lost_commits import check_traces  # noqa: PLC0415
 
     texts = [f"{found.key}: {found.message}" for found in check_traces(store, result.log)]
     notes = (*result.notes, *texts)
@@ -248,7 +248,7 @@ def _with_lost_commits(store: ObjectStore, result: CompareResult) -> CompareResu
 
 def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.maintenance.last_verified import save_verified  # noqa: PLC0415
+    from kafkeep.maintenance.verify.last_verified import save_verified  # noqa: PLC0415
 
     if not save_verified(store, log, now_ms(), document):
         say("note: the archive is read-only, so metrics will not show this verification")

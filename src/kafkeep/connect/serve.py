@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured

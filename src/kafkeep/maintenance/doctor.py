@@ -37,7 +37,7 @@ from kafkeep.store.open import (
     unsafe_store_error,
 )
 from kafkeep.store.retry import RetryingStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 
 def passed(subject: str, what: str) -> Check:

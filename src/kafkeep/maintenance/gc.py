@@ -21,7 +21,7 @@ from kafkeep.archive.object_store import ObjectInfo, ObjectStore, Upload
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import AccessDeniedError, KeyMissingError
-from kafkeep.maintenance.inventory import (
+from kafkeep.maintenance.inspect.inventory import (
     find_left_overs,
     find_strays,
     list_data,

@@ -9,8 +9,8 @@ from kafkeep.clock import tool_name
 from kafkeep.compare.differences import WARNINGS, Verdict
 from kafkeep.compare.result import CompareResult
 from kafkeep.maintenance.drill import DrillResult
-from kafkeep.maintenance.finding import VerifyReport
 from kafkeep.maintenance.report import Bars, ReportPage, Section, Table, Timeline
+from kafkeep.maintenance.verify.finding import VerifyReport
 from kafkeep.options.kafka import Locations
 from kafkeep.options.units import format_size, format_time
 from kafkeep.restore.summary import RestoreSummary

@@ -15,7 +15,7 @@ from kafkeep.errors import UsageError
 from kafkeep.failpoint import failpoint
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
+from kafkeep.store.s3.lifecycle import Lifecycle, Rule, rule_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

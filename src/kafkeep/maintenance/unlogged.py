@@ -16,7 +16,7 @@ from typing import Any
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NoSuchArchiveError, UsageError
-from kafkeep.maintenance.cat import (
+from kafkeep.maintenance.inspect.cat import (
     CatOptions,
     Planned,
     ToLine,
@@ -24,9 +24,9 @@ from kafkeep.maintenance.cat import (
     limited,
     plan_windows,
 )
-from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport
-from kafkeep.maintenance.inventory import TopicUsage, Usage
-from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, in_order
+from kafkeep.maintenance.inspect.inventory import TopicUsage, Usage
+from kafkeep.maintenance.verify.finding import Finding, FindingKind, Severity, VerifyReport
+from kafkeep.maintenance.verify.verify import DEFAULT_WORKERS, OnProgress, in_order
 from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.unlogged.entries import GroupedFiles, expects, group

@@ -42,7 +42,7 @@ from kafkeep.spark.resident.claim import SessionClaim
 from kafkeep.spark.resident.environment import CommandEnvironment, RunInEnvironment
 from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
 from kafkeep.spark.slots import running_slots, task_slots
-from kafkeep.store.local_files import disk_fault
+from kafkeep.store.local.files import disk_fault
 
 T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]

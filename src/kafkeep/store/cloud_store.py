@@ -12,8 +12,8 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.bucket_writer import BucketWriter, WriterBackend
 from kafkeep.store.keys import check_key, check_metadata
+from kafkeep.store.request_times import recorder
 from kafkeep.store.retry import store_policy
-from kafkeep.store.s3_timing import recorder
 from kafkeep.store.tagging import TagFailures
 
 

@@ -24,11 +24,11 @@ from kafkeep.options.clouds import require_client
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.retry import STORE
 from kafkeep.store.bucket_writer import UploadsInParts
-from kafkeep.store.local import LocalStore
-from kafkeep.store.local_files import NAME_A_FOLDER, disk_fault, no_folder
+from kafkeep.store.local.files import NAME_A_FOLDER, disk_fault, no_folder
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryingWriter, store_policy
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 
 def open_store(
@@ -80,8 +80,8 @@ def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
 
 
 _CLOUDS = {
-    "gs": ("kafkeep.store.google", "GoogleStore"),
-    "az": ("kafkeep.store.azure", "AzureStore"),
+    "gs": ("kafkeep.store.google.store", "GoogleStore"),
+    "az": ("kafkeep.store.azure.store", "AzureStore"),
 }
 
 

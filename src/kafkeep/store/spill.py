@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from kafkeep.store.local_files import faults
+from kafkeep.store.local.files import faults
 
 READ_BYTES = 4 << 20
 

@@ -13,12 +13,12 @@ from tests.support.connect.stored_object import stored_object
 
 from kafkeep.archive.view import load_view
 from kafkeep.check_result import Check, CheckStatus
-from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.catalog.doctor import CheckedPart
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.catalog.schemas import SchemaCatalog
-from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import (
     Connector,

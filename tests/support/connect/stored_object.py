@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkeep.archive.entry import PartitionId
-from kafkeep.connect.catalog.stored_objects import StoredObject
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 
 
 def stored_object(key: str, topic: str, committed_ms: int | None = None) -> StoredObject:

@@ -17,8 +17,8 @@ from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import DamagedError, TransientError
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.maintenance.unlogged import verify_unlogged
-from kafkeep.maintenance.verify import verify
-from kafkeep.maintenance.verify_objects import check_object
+from kafkeep.maintenance.verify.objects import check_object
+from kafkeep.maintenance.verify.verify import verify
 from kafkeep.objects.prefetch import read_in_order
 from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions

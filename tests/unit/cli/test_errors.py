@@ -16,9 +16,9 @@ from tests.support.archive_builder import Built, build_archive, partition
 from tests.support.invoke import Cli
 
 from kafkeep.cli.output import error_of
-from kafkeep.maintenance import info
+from kafkeep.maintenance.inspect import info
 from kafkeep.spark.tasks import ERROR_KIND, _guarded
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 
 
 @pytest.mark.parametrize(

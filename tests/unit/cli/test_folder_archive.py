@@ -13,7 +13,7 @@ from kafkeep.archive.view import load_view
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.source import choose_log, load_contents
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -9,7 +9,7 @@ from tests.support.invoke import Cli
 from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.keys import log_key
 from kafkeep.compare.result import CompareResult
-from kafkeep.maintenance.last_verified import MOST_READ
+from kafkeep.maintenance.verify.last_verified import MOST_READ
 from kafkeep.store.memory import MemoryStore
 
 

@@ -27,7 +27,7 @@ from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.memory import MemoryStore
 
 

@@ -24,8 +24,8 @@ from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import AccessDeniedError, DamagedError, NoSuchArchiveError
 from kafkeep.maintenance.gc import GcPlan, OrphanAction, plan_gc, remove
-from kafkeep.maintenance.inventory import load_usage
-from kafkeep.maintenance.verify import verify
+from kafkeep.maintenance.inspect.inventory import load_usage
+from kafkeep.maintenance.verify.verify import verify
 from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.memory import MemoryStore
 

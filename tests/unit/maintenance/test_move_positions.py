@@ -20,9 +20,9 @@ from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange, OffsetRuns, Parti
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import FencedError, UsageError
-from kafkeep.maintenance.finding import Severity
 from kafkeep.maintenance.move_positions import BY_REQUEST, move_positions
-from kafkeep.maintenance.verify import verify
+from kafkeep.maintenance.verify.finding import Severity
+from kafkeep.maintenance.verify.verify import verify
 from kafkeep.objects.records import iter_records
 from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore

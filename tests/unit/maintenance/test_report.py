@@ -15,7 +15,6 @@ from kafkeep.connect.metrics.own_metrics import READ_EVERY_MS, LastVerified
 from kafkeep.connect.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
-from kafkeep.maintenance.last_verified import last_verified_ms, save_verified, verified_prefix
 from kafkeep.maintenance.report import (
     Bars,
     ReportPage,
@@ -23,6 +22,11 @@ from kafkeep.maintenance.report import (
     Timeline,
     check_report_path,
     write_report,
+)
+from kafkeep.maintenance.verify.last_verified import (
+    last_verified_ms,
+    save_verified,
+    verified_prefix,
 )
 from kafkeep.options.maintenance import CompareOptions, Sample, parse_sample
 from kafkeep.store.memory import MemoryStore

@@ -21,11 +21,11 @@ from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.kafka.batch.scan import scan_batches
-from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
-from kafkeep.maintenance.finding import FindingKind, Severity, VerifyReport
-from kafkeep.maintenance.info import load_info
-from kafkeep.maintenance.inventory import load_usage
-from kafkeep.maintenance.verify import verify
+from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines, json_line
+from kafkeep.maintenance.inspect.info import load_info
+from kafkeep.maintenance.inspect.inventory import load_usage
+from kafkeep.maintenance.verify.finding import FindingKind, Severity, VerifyReport
+from kafkeep.maintenance.verify.verify import verify
 from kafkeep.objects import prefetch as spooling
 from kafkeep.objects import records as merging
 from kafkeep.objects.choose_log import choose_log, what_is_missing

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkeep.errors import EnvironmentFault, NoSuchArchiveError, UsageError
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.open import open_store
 
 

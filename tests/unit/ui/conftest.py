@@ -14,7 +14,7 @@ from tests.support.connect.memory_service import SINK, MemoryService
 from tests.support.connect.rest_server import serving
 from tests.support.connect.stored_object import stored_object
 
-from kafkeep.connect.catalog.stored_objects import StoredObject
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 from kafkeep.connect.model import ConnectorStatus, Json, RunState
 from kafkeep.connect.plugins.validate import validate
 from kafkeep.connect.rest.app import make_app

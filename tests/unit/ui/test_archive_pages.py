@@ -14,7 +14,7 @@ from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.model import TargetState
 from kafkeep.store.open import open_store
 

@@ -12,7 +12,7 @@ from tests.support.archive_builder import Built, build_archive, partition
 from tests.support.waiting import until
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.runs.run import ENDED
 from kafkeep.store.open import open_store
 

@@ -21,7 +21,7 @@ from tests.support.archive_builder import (
 from tests.support.connect.memory_cluster import log_of
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.kafka.batch.layout import Record
 from kafkeep.store.open import open_store
 

@@ -12,7 +12,7 @@ from tests.support.archive_builder import build_archive, partition
 from tests.support.waiting import until
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.v1.restores import newest_proof
 from kafkeep.connect.runs.run import Run, RunProgress, RunStage

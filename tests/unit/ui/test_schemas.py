@@ -14,7 +14,7 @@ from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.schemas import save_schemas
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.catalog.schemas import compare_texts
 from kafkeep.options.sink.converter_settings import RegistrySettings

@@ -13,7 +13,7 @@ from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.connect.catalog import readings
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import ConfigValue
 from kafkeep.kafka.admin.groups import GroupOffsets
@@ -48,7 +48,8 @@ def scene(
     }
     groups = GroupOffsets({SCRIPT: {("orders", 0): 33}}, ["secret"])
     monkeypatch.setattr(
-        "kafkeep.connect.catalog.topics.load_group_offsets", lambda admin, topics: groups
+        "kafkeep.connect.catalog.topics.topic_catalog.load_group_offsets",
+        lambda admin, topics: groups,
     )
     return service
 

@@ -21,7 +21,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.selection import TimeRangeOptions
 
 if TYPE_CHECKING:
-    from kafkeep.maintenance.cat import ToLine
+    from kafkeep.maintenance.inspect.cat import ToLine
 
 OffsetOption = Annotated[
     str,
@@ -83,7 +83,7 @@ def cat_command(
     Exits with 0; 10 when there is no such archive or topic; 13 when an object is damaged; 14 when
     there are several logs and --name is not given.
     """
-    from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.inspect.cat import (  # noqa: PLC0415 - keeps --help fast
         CatOptions,
         iter_lines,
         parse_start,
@@ -113,7 +113,7 @@ def cat_command(
 
 def line_format(format: str | None, output: Output) -> ToLine:
     """Return how to print a record: as a JSON line, or as ``--format`` says."""
-    from kafkeep.maintenance.cat import json_line, parse_format  # noqa: PLC0415
+    from kafkeep.maintenance.inspect.cat import json_line, parse_format  # noqa: PLC0415
 
     if format is not None and output is Output.JSON:
         raise UsageError(

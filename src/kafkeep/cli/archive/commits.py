@@ -12,7 +12,7 @@ from kafkeep.errors import DamagedError
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
-    from kafkeep.maintenance.commit_summary import CommitSummary, UnreadCommit
+    from kafkeep.maintenance.inspect.commit_summary import CommitSummary, UnreadCommit
 
 CountOption = Annotated[
     int, typer.Option("--count", "-c", min=1, metavar="N", help="List the newest N commits.")
@@ -41,7 +41,7 @@ def commits_command(
     Exits with 0; 10 when there is no archive; 13 when a commit is missing or damaged.
     """
     from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.maintenance.commit_summary import iter_summaries  # noqa: PLC0415
+    from kafkeep.maintenance.inspect.commit_summary import iter_summaries  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
     store = archive.open()
@@ -85,7 +85,7 @@ def _show(log: str, newest: int, found: list[CommitSummary | UnreadCommit]) -> N
 
 
 def _row(one: CommitSummary | UnreadCommit) -> tuple[object, ...]:
-    from kafkeep.maintenance.commit_summary import UnreadCommit  # noqa: PLC0415
+    from kafkeep.maintenance.inspect.commit_summary import UnreadCommit  # noqa: PLC0415
 
     if isinstance(one, UnreadCommit):
         return (str(one.number), *["-"] * 8, one.problem)

@@ -12,8 +12,8 @@ from kafkeep.errors import UsageError
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
-    from kafkeep.maintenance.commit_summary import StorageSums
-    from kafkeep.maintenance.log_diff import LogDiff, TopicChange
+    from kafkeep.maintenance.inspect.commit_summary import StorageSums
+    from kafkeep.maintenance.inspect.log_diff import LogDiff, TopicChange
 
 FromArgument = Annotated[
     int | None, typer.Argument(metavar="FROM", min=0, help="The earlier commit.")
@@ -60,7 +60,7 @@ def diff_command(
     when there are several logs and --name is not given.
     """
     from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.maintenance.log_diff import load_diff  # noqa: PLC0415
+    from kafkeep.maintenance.inspect.log_diff import load_diff  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
     since = _one("FROM", first, "--from-commit", from_commit)

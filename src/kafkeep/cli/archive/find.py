@@ -73,8 +73,8 @@ def find_command(
     Exits with 0; 10 when no record matches, or when there is no such archive or topic; 13 when an
     object is damaged; 14 when there are several logs and --name is not given.
     """
-    from kafkeep.maintenance.cat import CatOptions, iter_lines  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.maintenance.find import parse_pattern  # noqa: PLC0415
+    from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.inspect.find import parse_pattern  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
 
     options = CatOptions(

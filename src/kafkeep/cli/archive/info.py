@@ -11,7 +11,7 @@ from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
-    from kafkeep.maintenance.info import LogInfo, TopicSummary
+    from kafkeep.maintenance.inspect.info import LogInfo, TopicSummary
     from kafkeep.maintenance.unlogged import NamedTopic
     from kafkeep.options.unlogged import UnloggedOptions
 
@@ -30,7 +30,7 @@ def info_command(
 
     Exits with 0, or with 10 when there is no such archive or topic.
     """
-    from kafkeep.maintenance.info import load_info  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.inspect.info import load_info  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
     store, unlogged = source.open()

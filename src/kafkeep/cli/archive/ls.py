@@ -17,7 +17,7 @@ from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
-    from kafkeep.maintenance.inventory import ListedObject, Usage
+    from kafkeep.maintenance.inspect.inventory import ListedObject, Usage
     from kafkeep.options.unlogged import UnloggedOptions
 
 
@@ -39,7 +39,7 @@ def ls_command(
 
     Exits with 0, or with 10 when there is no such archive or topic.
     """
-    from kafkeep.maintenance.inventory import list_objects  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.inspect.inventory import list_objects  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
     store, unlogged = source.open()
@@ -179,7 +179,7 @@ def du_command(
 def _usage(source: ArchiveSource) -> Usage:
     store, unlogged = source.open()
     if unlogged is None:
-        from kafkeep.maintenance.inventory import load_usage  # noqa: PLC0415
+        from kafkeep.maintenance.inspect.inventory import load_usage  # noqa: PLC0415
         from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
         return load_usage(store, choose_logs(store, source.name))

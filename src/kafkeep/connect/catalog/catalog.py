@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.commit_history import CommitHistory
+from kafkeep.connect.catalog.archives.left_overs import LeftOverFinder
 from kafkeep.connect.catalog.cluster import LiveCluster
-from kafkeep.connect.catalog.commit_history import CommitHistory
 from kafkeep.connect.catalog.doctor import WorkerDoctor
 from kafkeep.connect.catalog.group_moves import GroupMoves
 from kafkeep.connect.catalog.groups import ConsumerGroups
-from kafkeep.connect.catalog.left_overs import LeftOverFinder
 from kafkeep.connect.catalog.messages.message_catalog import MessageCatalog
 from kafkeep.connect.catalog.schemas import SchemaCatalog
-from kafkeep.connect.catalog.topics import TopicCatalog
+from kafkeep.connect.catalog.topics.topic_catalog import TopicCatalog
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.model import RestError
 from kafkeep.maintenance.doctor import (
     check_disk,

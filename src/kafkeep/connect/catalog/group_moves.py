@@ -17,7 +17,7 @@ import orjson
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.check_result import Check, CheckStatus
-from kafkeep.connect.catalog.archives import ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchivePlace, Archives
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.groups import ConsumerGroups, SavedGroup
 from kafkeep.connect.model import RestError

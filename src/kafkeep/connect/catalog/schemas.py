@@ -11,7 +11,7 @@ from typing import Literal
 import orjson
 
 from kafkeep.archive.schemas import RegisteredSchema, RegistrySubject, SchemaSet, load_schemas
-from kafkeep.connect.catalog.archives import ArchiveLog, Archives
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, Archives
 from kafkeep.connect.catalog.registries import RegistryPlace
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError

@@ -34,8 +34,8 @@ from kafkeep.connect.model import Json, RestError
 from kafkeep.errors import KeyMissingError, NoSuchArchiveError, UsageError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.maintenance.last_verified import last_verified_ms
 from kafkeep.maintenance.move_positions import move_positions
+from kafkeep.maintenance.verify.last_verified import last_verified_ms
 from kafkeep.objects.unlogged.listing import NO_OFFSET, NameParser, UnloggedName
 from kafkeep.restore.follow import listing, log
 from kafkeep.restore.follow.listing import (

@@ -10,7 +10,7 @@ from kafkeep.connect.jobs.job import Progress
 from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.connect.metrics.totals import ConnectorTotals
 from kafkeep.connect.model import ConnectorStatus, RunState
-from kafkeep.store.s3_timing import OperationTimes, RequestTimes
+from kafkeep.store.request_times import OperationTimes, RequestTimes
 
 _CONNECTOR = ("connector",)
 _TASK = ("connector", "task")

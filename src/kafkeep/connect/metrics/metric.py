@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kafkeep.store.s3_timing import BOUNDS_S, OperationTimes
+from kafkeep.store.request_times import BOUNDS_S, OperationTimes
 
 _number: Callable[[float], str] = floatToGoString
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

@@ -12,7 +12,7 @@ from kafkeep.connect.metrics.totals import ConnectorTotals
 from kafkeep.connect.model import Connector, ConnectorStatus, RestError
 from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.errors import KafkeepError
-from kafkeep.store.s3_timing import RequestTimes
+from kafkeep.store.request_times import RequestTimes
 
 _CONNECTOR = ("connector",)
 _PARTITION = ("connector", "topic", "partition")

@@ -15,7 +15,7 @@ from typing import Any
 from kafkeep.connect.jobs.job import ConnectorJob, Counts, JobContext, MakeJob, Progress
 from kafkeep.connect.model import ConnectorStatus, ConnectorType, RunState
 from kafkeep.errors import TransientError
-from kafkeep.store.s3_timing import RequestTimes, recording, time_tasks
+from kafkeep.store.request_times import RequestTimes, recording, time_tasks
 
 RATE_WINDOW_MS = 60_000
 _SAMPLE_MS = 1_000

@@ -36,7 +36,7 @@ from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.kafka.security.client_config import client_config
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.option import ConfigErrors
-from kafkeep.store.s3_client import Setting, setting_problems
+from kafkeep.store.s3.client import Setting, setting_problems
 
 CLASS = "connector.class"
 HIDDEN = "[hidden]"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkeep.connect.catalog.archives import Archives
+from kafkeep.connect.catalog.archives.archives import Archives
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.options.option import ConfigErrors, did_you_mean, iter_options, option, parse_group
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafkeep.compare.job import compare
 from kafkeep.compare.result import CompareResult
-from kafkeep.connect.catalog.archives import Archives
+from kafkeep.connect.catalog.archives.archives import Archives
 from kafkeep.connect.jobs.job import JobContext, RunTasks
 from kafkeep.connect.runs.asked import check_archive, parse_asked
 from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict

@@ -16,7 +16,7 @@ from functools import partial
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.archives import Archives
+from kafkeep.connect.catalog.archives.archives import Archives
 from kafkeep.connect.connectors.families import OUR_SOURCE
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.job import JobContext, slots_within

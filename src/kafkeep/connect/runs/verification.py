@@ -17,10 +17,10 @@ from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict
 from kafkeep.connect.runs.run import RunProgress
 from kafkeep.errors import InterruptedRunError
 from kafkeep.failpoint import failpoint
-from kafkeep.maintenance.finding import Severity, VerifyReport
-from kafkeep.maintenance.last_verified import save_verified, trace_of
 from kafkeep.maintenance.report_pages import verify_page
-from kafkeep.maintenance.verify import verify
+from kafkeep.maintenance.verify.finding import Severity, VerifyReport
+from kafkeep.maintenance.verify.last_verified import save_verified, trace_of
+from kafkeep.maintenance.verify.verify import verify
 from kafkeep.options.option import option, topic_names
 
 FINDINGS_KEPT = 100

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry_tables import TableInfo
 from kafkeep.archive.read_commits import decode_stored, read_stored_commit
-from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import read_sink

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject, newest_objects
 from kafkeep.connect.catalog.catalog import Catalog, archive_places
 from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.registries import registry_places
 from kafkeep.connect.catalog.schemas import SchemaCatalog
-from kafkeep.connect.catalog.stored_objects import StoredObject, newest_objects
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals

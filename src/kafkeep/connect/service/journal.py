@@ -49,7 +49,7 @@ from kafkeep.errors import (
 )
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.retry import JOURNAL
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.open import open_store, probe_conditional_create
 from kafkeep.store.retry import RetryingStore, store_policy
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ParamSpec, Protocol, TypeVar
 
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 from kafkeep.connect.catalog.catalog import Catalog
-from kafkeep.connect.catalog.stored_objects import StoredObject
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,

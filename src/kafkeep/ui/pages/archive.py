@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 from starlette.responses import Response
 
-from kafkeep.connect.catalog.archive_overview import (
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace
+from kafkeep.connect.catalog.archives.overview import (
     MANY_OBJECTS,
     SMALL_BYTES,
     describe_archive,
     find_small_objects,
 )
-from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace
-from kafkeep.connect.catalog.storage import DayStorage, sum_days, sum_topics
-from kafkeep.connect.catalog.stored_objects import paged
+from kafkeep.connect.catalog.archives.storage import DayStorage, sum_days, sum_topics
+from kafkeep.connect.catalog.archives.stored_objects import paged
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
-from kafkeep.maintenance.commit_summary import StorageSums
 from kafkeep.maintenance.gc import OrphanAction
+from kafkeep.maintenance.inspect.commit_summary import StorageSums
 from kafkeep.ui.frame import ROOT, NavLink
 from kafkeep.ui.paging import page_number
 from kafkeep.ui.visit import PageRoute, Visit, see_other

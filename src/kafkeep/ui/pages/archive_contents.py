@@ -8,12 +8,12 @@ from starlette.responses import Response
 
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.entry import Entry
-from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.storage import sum_partitions, sum_topics, topic_of_folder
-from kafkeep.connect.catalog.stored_objects import find_object, find_objects, paged
+from kafkeep.connect.catalog.archives.archives import ArchiveLog
+from kafkeep.connect.catalog.archives.storage import sum_partitions, sum_topics, topic_of_folder
+from kafkeep.connect.catalog.archives.stored_objects import find_object, find_objects, paged
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.v1.root import parse_number
-from kafkeep.maintenance.commit_summary import StorageSums, summarize
+from kafkeep.maintenance.inspect.commit_summary import StorageSums, summarize
 from kafkeep.ui.pages.archive import ArchiveVisit, archive_tab, archive_visit
 from kafkeep.ui.paging import page_number
 from kafkeep.ui.visit import PageRoute, Visit

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
-from kafkeep.connect.catalog.stored_objects import paged
+from kafkeep.connect.catalog.archives.stored_objects import paged
 from kafkeep.connect.model import RestError
 from kafkeep.connect.runs.asked import ARCHIVE, DUE, SCHEDULE
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks

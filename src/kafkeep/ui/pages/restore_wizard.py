@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.logged_topics import LoggedTopic, summarize_log
+from kafkeep.connect.catalog.archives.archives import ArchiveLog
+from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic, summarize_log
 from kafkeep.connect.model import RestError
 from kafkeep.connect.runs import restore
 from kafkeep.connect.runs.restore import ARCHIVE_ID, IN_SERVICE, STATE
@@ -21,7 +21,7 @@ from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, UsageError
-from kafkeep.maintenance.commit_summary import CommitSummary
+from kafkeep.maintenance.inspect.commit_summary import CommitSummary
 from kafkeep.restore.preflight import plan_json
 from kafkeep.ui import restore_form as rf
 from kafkeep.ui.config_form import PREFIX, ConfigForm, build_form

@@ -10,7 +10,7 @@ import pytest
 
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.connect.catalog import doctor
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.catalog.doctor import WorkerDoctor
 from kafkeep.connect.model import RestError
 from kafkeep.errors import TransientError

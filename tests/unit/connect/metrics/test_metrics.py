@@ -16,7 +16,7 @@ from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.spark.jvm import JvmFacts
-from kafkeep.store.s3_timing import ROW_KIND, RequestTimes, recorder
+from kafkeep.store.request_times import ROW_KIND, RequestTimes, recorder
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkeep.connect.metrics.metric import Metric, MetricsPage
-from kafkeep.store.s3_timing import BOUNDS_S, OperationTimes
+from kafkeep.store.request_times import BOUNDS_S, OperationTimes
 
 ODD = 'a "name"\\with\nall of it, ä'
 

@@ -13,7 +13,7 @@ from tests.support.connect.memory_service import MemoryService
 from tests.support.connect.rest_server import serving
 from tests.support.waiting import until
 
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.worker.rest_security import RestSecurity
 from kafkeep.store.open import open_store

@@ -10,7 +10,7 @@ from tests.support.connect.memory_service import MemoryService
 from tests.support.waiting import until
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.connect.catalog.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.model import RestError
 from kafkeep.connect.runs import verification
 from kafkeep.connect.runs.board import RunBoard
@@ -19,8 +19,8 @@ from kafkeep.connect.runs.drill import DrillRuns
 from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.runs.verification import VerificationRuns
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
-from kafkeep.maintenance.last_verified import last_verified_ms, load_verified
 from kafkeep.maintenance.report import report_from_json
+from kafkeep.maintenance.verify.last_verified import last_verified_ms, load_verified
 from kafkeep.options.option import ConfigErrors
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.open import open_store

@@ -18,8 +18,8 @@ from tests.support.archive_builder import (
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.connect.catalog.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.catalog.stored_objects import newest_objects
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
+from kafkeep.connect.catalog.archives.stored_objects import newest_objects
 from kafkeep.connect.service.archive_growth import ArchiveGrowth
 from kafkeep.store.open import open_store
 

@@ -25,9 +25,9 @@ from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.naming import NameFacts, NamingOptions
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 from kafkeep.store.memory import MemoryStore
-from kafkeep.store.s3 import S3Store
+from kafkeep.store.s3.store import S3Store
 
 JSON = {"format.class": "json", "errors.tolerance": "all"}
 LONG = "x" * 340

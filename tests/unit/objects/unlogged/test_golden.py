@@ -21,7 +21,7 @@ from tests.support.golden.expected import letter_source
 from tests.support.unlogged_offline import Back, read_case, store_of
 
 from kafkeep.maintenance import unlogged
-from kafkeep.maintenance.cat import CatOptions, RecordLine
+from kafkeep.maintenance.inspect.cat import CatOptions, RecordLine
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 
 REFUSED = {

@@ -11,7 +11,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.spark.datasource import source
 from kafkeep.spark.datasource.source import KafkeepReader, task_count
-from kafkeep.store.local import LocalStore
+from kafkeep.store.local.store import LocalStore
 
 LATER_MS = FIRST_MS + 10_000_000
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from kafkeep.archive.checkpoint import Checkpoint
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.logged_topics import LoggedTopic
+from kafkeep.connect.catalog.archives.archives import ArchiveLog
 from kafkeep.connect.catalog.messages.message import MessageChunk
+from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.cat import CatOptions, iter_window_records
+from kafkeep.maintenance.inspect.cat import CatOptions, iter_window_records
 from kafkeep.objects.sink.read_windows import Window, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.records.arrow import view_numbers

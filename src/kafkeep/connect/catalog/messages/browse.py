@@ -22,7 +22,7 @@ from kafkeep.connect.catalog.messages.message import (
     MessageSource,
     Search,
 )
-from kafkeep.maintenance.cat import RecordLine
+from kafkeep.maintenance.inspect.cat import RecordLine
 
 KEPT_BYTES = 64 * 1024
 """Longer keys, values and headers are cut on pages; their sizes are kept."""

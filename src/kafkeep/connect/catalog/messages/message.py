@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry import LAST_OFFSET, OffsetRange
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.cat import RecordLine
+from kafkeep.maintenance.inspect.cat import RecordLine
 from kafkeep.numba_setup import Int64s
 
 _CURSOR = re.compile(r"(\d{1,9}:\d{1,19})(,\d{1,9}:\d{1,19})*", re.ASCII)

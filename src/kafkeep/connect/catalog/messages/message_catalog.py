@@ -8,9 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from kafkeep.archive.entry import LAST_OFFSET
-from kafkeep.connect.catalog.catalog_topic import CatalogTopic
 from kafkeep.connect.catalog.cluster import LiveCluster
-from kafkeep.connect.catalog.logged_topics import LoggedTopic
 from kafkeep.connect.catalog.messages.archived_source import ArchivedSource, TopicEntries
 from kafkeep.connect.catalog.messages.browse import (
     WorkLimits,
@@ -29,9 +27,11 @@ from kafkeep.connect.catalog.messages.message import (
     parse_cursor,
 )
 from kafkeep.connect.catalog.messages.show import ContentDecoder
-from kafkeep.connect.catalog.topics import TopicCatalog
+from kafkeep.connect.catalog.topics.catalog_topic import CatalogTopic
+from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic
+from kafkeep.connect.catalog.topics.topic_catalog import TopicCatalog
 from kafkeep.connect.model import RestError
-from kafkeep.maintenance.cat import RecordLine
+from kafkeep.maintenance.inspect.cat import RecordLine
 from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.options.units import parse_time
 

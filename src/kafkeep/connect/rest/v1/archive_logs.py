@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from kafkeep.connect.catalog.archives import ArchiveLog
-from kafkeep.connect.catalog.storage import (
+from kafkeep.connect.catalog.archives.archives import ArchiveLog
+from kafkeep.connect.catalog.archives.storage import (
     sum_days,
     sum_partitions,
     sum_topics,
     topic_of_folder,
 )
-from kafkeep.connect.catalog.stored_objects import StoredObject, find_objects
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject, find_objects
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Endpoint, Query, get_endpoint
@@ -26,7 +26,7 @@ from kafkeep.connect.rest.json_schemas import (
 )
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
 from kafkeep.connect.service.service import ConnectService
-from kafkeep.maintenance.commit_summary import (
+from kafkeep.maintenance.inspect.commit_summary import (
     CommitSummary,
     StorageSums,
     UnreadCommit,

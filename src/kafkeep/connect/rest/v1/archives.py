@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from kafkeep.archive.commit import Gap
-from kafkeep.connect.catalog.archive_overview import (
+from kafkeep.connect.catalog.archives.overview import (
     ArchiveOverview,
     LogOverview,
     SmallObjects,

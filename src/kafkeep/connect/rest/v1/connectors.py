@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from kafkeep.connect.catalog.stored_objects import StoredObject
+from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 from kafkeep.connect.model import Json
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint

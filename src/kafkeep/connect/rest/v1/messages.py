@@ -32,7 +32,7 @@ from kafkeep.connect.rest.json_schemas import (
 from kafkeep.connect.rest.v1.root import ROOT
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
-from kafkeep.maintenance.cat import RecordLine, json_line, record_document
+from kafkeep.maintenance.inspect.cat import RecordLine, json_line, record_document
 
 JSON_LINES = "application/x-ndjson"
 _PIECE_BYTES = 256 * 1024

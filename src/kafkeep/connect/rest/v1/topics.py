@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.clock import now_ms
-from kafkeep.connect.catalog.catalog_topic import CatalogTopic, TopicFilter
-from kafkeep.connect.catalog.coverage import PartitionCoverage
-from kafkeep.connect.catalog.logged_topics import LoggedTopic
-from kafkeep.connect.catalog.topics import Incarnation
+from kafkeep.connect.catalog.topics.catalog_topic import CatalogTopic, TopicFilter
+from kafkeep.connect.catalog.topics.coverage import PartitionCoverage
+from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic
+from kafkeep.connect.catalog.topics.topic_catalog import Incarnation
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint

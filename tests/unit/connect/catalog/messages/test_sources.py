@@ -16,7 +16,6 @@ from tests.support.stored_sinks import JSON, Stored, write_sink
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import NO_RUNS
-from kafkeep.connect.catalog.logged_topics import LoggedTopic
 from kafkeep.connect.catalog.messages.archived_source import ArchivedSource
 from kafkeep.connect.catalog.messages.browse import (
     WorkLimits,
@@ -26,6 +25,7 @@ from kafkeep.connect.catalog.messages.browse import (
 )
 from kafkeep.connect.catalog.messages.live_source import LiveSource
 from kafkeep.connect.catalog.messages.message import MessageSource, Search
+from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic
 from kafkeep.connect.model import RestError
 from kafkeep.kafka.batch.layout import Record
 

@@ -1,0 +1,1 @@
+"""The archives of a worker's connectors: their logs, objects and sizes."""

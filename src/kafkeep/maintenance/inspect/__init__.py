@@ -1,0 +1,1 @@
+"""Show what an archive holds: info, ls, cat, find, commits, diff."""

@@ -1,0 +1,1 @@
+"""Verify that an archive is complete and unchanged."""

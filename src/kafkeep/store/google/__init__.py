@@ -1,0 +1,1 @@
+"""The store in Google Cloud Storage."""

@@ -1,0 +1,1 @@
+"""The store in S3, or a service with the same API."""
