@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
@@ -28,7 +27,6 @@ from kafkeep.connect.model import (
     ConnectorType,
     Json,
     RestError,
-    RunState,
     TargetState,
     TaskStatus,
 )
@@ -45,6 +43,8 @@ from kafkeep.connect.service.overview import (
     GrowthPoint,
     ServiceOverview,
     WorkerSettings,
+    caught_up,
+    health_of,
     overview_of,
 )
 from kafkeep.connect.worker.keys import TrackingOptions
@@ -226,7 +226,7 @@ class Herder:
         leader = self._loop.lease.leader()
         published = leader.statuses if leader is not None else ()
         found = next((one for one in published if one.name == connector.name), status)
-        return _caught_up(found, connector)
+        return caught_up(found, connector)
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
         """Return the configuration of each task; all tasks have the same."""
@@ -345,13 +345,8 @@ class Herder:
 
     def _health(self, statuses: Sequence[ConnectorStatus]) -> Json:
         leader = self._loop.lease.leader()
-        return {
-            "status": "healthy" if leader is not None else "starting",
-            "leader": leader.worker_id if leader is not None else None,
-            "is_leader": self._loop.leads(),
-            "connectors": len(statuses),
-            "failed": sorted(one.name for one in statuses if _has_failed(one)),
-        }
+        leader_id = leader.worker_id if leader is not None else None
+        return health_of(statuses, leader_id, is_leader=self._loop.leads())
 
     def overview(self) -> ServiceOverview:
         """Return the worker's health, and state, lag and rate of each connector."""
@@ -390,21 +385,3 @@ class Herder:
         """
         lease = self._loop.lease
         return self._loop.leads() or (lease.leader() is not None and not lease.holds())
-
-
-def _caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus:
-    """Return the status that follows from the leader's last one and the connector as it is now.
-
-    A connector that was created again, paused, has never run, whatever its predecessor did.
-    """
-    if (
-        status.generation in (None, connector.generation)
-        or connector.target is not TargetState.PAUSED
-    ):
-        return status
-    tasks = tuple(replace(task, state=RunState.PAUSED, trace=None) for task in status.tasks)
-    return replace(status, state=RunState.PAUSED, trace=None, tasks=tasks)
-
-
-def _has_failed(status: ConnectorStatus) -> bool:
-    return RunState.FAILED in (status.state, *(task.state for task in status.tasks))

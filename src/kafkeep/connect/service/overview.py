@@ -6,10 +6,17 @@ The REST API and the web console show the same values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkeep.connect.metrics.totals import ConnectorTotals
-from kafkeep.connect.model import ConnectorStatus, ConnectorType, Json, RunState
+from kafkeep.connect.model import (
+    Connector,
+    ConnectorStatus,
+    ConnectorType,
+    Json,
+    RunState,
+    TargetState,
+)
 
 MAX_POINTS = 300
 """How many points a growth curve has at most."""
@@ -155,6 +162,37 @@ def total_growth(curves: Sequence[Sequence[GrowthPoint]]) -> tuple[GrowthPoint, 
             )
         )
     return downsample(total)
+
+
+def caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus:
+    """Return the status that follows from the leader's last one and the connector as it is now.
+
+    A connector that was created again, paused, has never run, whatever its predecessor did.
+    """
+    if (
+        status.generation in (None, connector.generation)
+        or connector.target is not TargetState.PAUSED
+    ):
+        return status
+    tasks = tuple(replace(task, state=RunState.PAUSED, trace=None) for task in status.tasks)
+    return replace(status, state=RunState.PAUSED, trace=None, tasks=tasks)
+
+
+def health_of(
+    statuses: Sequence[ConnectorStatus], leader_id: str | None, *, is_leader: bool
+) -> Json:
+    """Return whether this worker leads or knows who does, and which connectors failed."""
+    return {
+        "status": "healthy" if leader_id is not None else "starting",
+        "leader": leader_id,
+        "is_leader": is_leader,
+        "connectors": len(statuses),
+        "failed": sorted(one.name for one in statuses if _has_failed(one)),
+    }
+
+
+def _has_failed(status: ConnectorStatus) -> bool:
+    return RunState.FAILED in (status.state, *(task.state for task in status.tasks))
 
 
 def overview_of(
