@@ -6,19 +6,28 @@ all buffered objects together exceed the memory limit.
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter
-from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.errors import (
+    AccessDeniedError,
+    EnvironmentFault,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    TransientError,
+)
 from kafkeep.failpoint import failpoint
 from kafkeep.retry import RetryPolicy
-from kafkeep.store.buffered_bytes import BufferedBytes
 from kafkeep.store.keys import check_metadata, check_tags
+from kafkeep.store.spill import BufferedBytes
 
 UPLOAD_MARK = "kafkeep-upload"
 PART_BYTES = 16 * 1024 * 1024
+log = logging.getLogger(__name__)
 
 
 class BodyChecksum(Protocol):
@@ -226,3 +235,45 @@ class PartsUpload:
         self._done += 1
         self._buffer = bytearray()
         failpoint("object.part")
+
+
+class TagFailures:
+    """Decides what happens to an object whose tags the store refuses.
+
+    The failure is logged, or raised when ``strict``.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+
+    def put(
+        self, key: str, put: Callable[[Mapping[str, str]], None], tags: Mapping[str, str]
+    ) -> None:
+        """Create an object with tags, or without them if the store refuses the tags."""
+        try:
+            put(tags)
+        except (AccessDeniedError, EnvironmentFault) as error:
+            if self._strict or not tags:
+                raise
+            put({})
+            self.report(key, error)
+
+    def set(self, key: str, set_tags: Callable[[], None]) -> None:
+        """Tag an object that exists."""
+        try:
+            set_tags()
+        except (AccessDeniedError, EnvironmentFault) as error:
+            self.report(key, error)
+
+    def set_retrying(self, key: str, set_tags: Callable[[], None], retry: RetryPolicy) -> None:
+        """Tag an object that was sent in parts."""
+        try:
+            retry.call(f"tagging {key}", lambda _number: set_tags())
+        except TransientError as error:
+            self.report(key, error)
+
+    def report(self, key: str, error: KafkeepError) -> None:
+        """Log that an object has no tags, or raise ``error``."""
+        if self._strict:
+            raise error
+        log.warning("%s has no tags: %s", key, error.message)

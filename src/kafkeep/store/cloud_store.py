@@ -8,13 +8,22 @@ from typing import Any
 
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
 from kafkeep.archive.object_store import ObjectInfo, StrayFile, Upload
+from kafkeep.errors import (
+    AccessDeniedError,
+    EnvironmentFault,
+    KafkeepError,
+    KeyMissingError,
+    TransientError,
+    UnknownOutcomeError,
+)
 from kafkeep.options.storage import StorageOptions
 from kafkeep.retry import RetryPolicy
-from kafkeep.store.bucket_writer import BucketWriter, WriterBackend
+from kafkeep.store.bucket_writer import BucketWriter, TagFailures, WriterBackend
 from kafkeep.store.keys import check_key, check_metadata
 from kafkeep.store.request_times import recorder
 from kafkeep.store.retry import store_policy
-from kafkeep.store.tagging import TagFailures
+
+SLOWER = "The store asks for fewer requests: try again later, or with fewer tasks at once."
 
 
 class CloudStore(WriterBackend):
@@ -85,3 +94,24 @@ class CloudStore(WriterBackend):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_times": None}
+
+
+def error_of_status(status: int, message: str, *, grant: str, writes: bool) -> KafkeepError:
+    """Return the error of an HTTP status that means the same to Google and Azure.
+
+    ``grant`` is the hint when access is denied.
+    """
+    if status in (401, 403):
+        return AccessDeniedError(message, hint=grant)
+    if status == 404:
+        return KeyMissingError(message)
+    if status in (408, 429, 503):
+        return TransientError(message, hint=None if status == 408 else SLOWER)
+    if status >= 500:
+        return unanswered(message, writes=writes)
+    return EnvironmentFault(message)
+
+
+def unanswered(message: str, *, writes: bool) -> TransientError:
+    """Return the error of a request without an answer. A write may have taken effect."""
+    return UnknownOutcomeError(message) if writes else TransientError(message)

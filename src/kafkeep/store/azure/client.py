@@ -35,9 +35,9 @@ from kafkeep.errors import (
 from kafkeep.options.clouds import AzureOptions
 from kafkeep.redact import redact, remember
 from kafkeep.retry import STORE
+from kafkeep.store.cloud_store import error_of_status, unanswered
 from kafkeep.store.per_process import PerProcess
 from kafkeep.store.request_times import RequestTimes
-from kafkeep.store.status_errors import error_of_status, unanswered
 
 _LOGIN = (
     "Set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, or give "

@@ -21,7 +21,6 @@ from kafkeep.errors import KeyMissingError
 from kafkeep.options.storage import MIB, StorageOptions
 from kafkeep.store.azure.client import azure_request, check_account, client_of
 from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK
-from kafkeep.store.buffered_bytes import BufferedBytes
 from kafkeep.store.cloud_store import CloudStore
 from kafkeep.store.keys import (
     check_key,
@@ -30,6 +29,7 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
+from kafkeep.store.spill import BufferedBytes
 
 MAX_BLOCKS = 50_000
 _PAGE = 1000

@@ -34,9 +34,9 @@ from kafkeep.errors import (
 from kafkeep.options.clouds import GoogleOptions
 from kafkeep.redact import redact
 from kafkeep.retry import STORE
+from kafkeep.store.cloud_store import SLOWER, error_of_status, unanswered
 from kafkeep.store.per_process import PerProcess
 from kafkeep.store.request_times import RequestTimes
-from kafkeep.store.status_errors import SLOWER, error_of_status, unanswered
 
 TIMEOUT_S = (10.0, STORE.answer_s)
 """To connect, and for each answer."""

@@ -19,7 +19,6 @@ from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import KeyExistsError, KeyMissingError, NoSuchArchiveError, TransientError
 from kafkeep.options.storage import MIB, StorageOptions
 from kafkeep.store.bucket_writer import PART_BYTES, UPLOAD_MARK
-from kafkeep.store.buffered_bytes import BufferedBytes
 from kafkeep.store.cloud_store import CloudStore
 from kafkeep.store.google.client import TIMEOUT_S, GoogleClient, client_of, google_request
 from kafkeep.store.google.upload import CHUNK_BYTES, Crc32c, GoogleParts
@@ -30,6 +29,7 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
+from kafkeep.store.spill import BufferedBytes
 
 TAGS = "kafkeep-tags"
 """The metadata that holds tags, which objects of this store do not have."""

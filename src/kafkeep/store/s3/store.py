@@ -22,7 +22,7 @@ from kafkeep.errors import (
 )
 from kafkeep.options.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.retry import RetryPolicy
-from kafkeep.store.bucket_writer import UPLOAD_MARK, BucketWriter
+from kafkeep.store.bucket_writer import UPLOAD_MARK, BucketWriter, TagFailures
 from kafkeep.store.keys import (
     check_key,
     check_metadata,
@@ -35,7 +35,6 @@ from kafkeep.store.retry import store_policy
 from kafkeep.store.s3.client import Digests, client_of, load_models
 from kafkeep.store.s3.errors import check_page, field, read_body, read_range, translate
 from kafkeep.store.s3.upload import S3Parts, list_uploads, part_size
-from kafkeep.store.tagging import TagFailures
 
 __all__ = ["S3Store", "load_models"]
 

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from kafkeep.errors import EnvironmentFault
-from kafkeep.store.buffered_bytes import BufferedBytes, _Budget
+from kafkeep.store.spill import BufferedBytes, _Budget
 
 PIECES = [random.Random(n).randbytes(n * 1000) for n in range(1, 30)]
 
