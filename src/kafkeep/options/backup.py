@@ -10,7 +10,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
 from kafkeep.options.option import one_of, option, topic_names
 from kafkeep.options.registry import RegistryOptions
-from kafkeep.options.task_slots import TaskOptions
+from kafkeep.options.spark import TaskOptions
 from kafkeep.options.units import above_zero, parse_duration, parse_size
 
 if TYPE_CHECKING:

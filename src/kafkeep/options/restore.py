@@ -11,7 +11,7 @@ from kafkeep.options.java_regex import compile_java_regex, java_regex
 from kafkeep.options.option import names, one_of, option, positive
 from kafkeep.options.registry import SchemaOptions
 from kafkeep.options.selection import LogOptions, SelectionOptions, check_times
-from kafkeep.options.task_slots import TaskOptions
+from kafkeep.options.spark import TaskOptions
 from kafkeep.options.units import above_zero, parse_duration, parse_size
 
 if TYPE_CHECKING:

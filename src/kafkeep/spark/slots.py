@@ -9,8 +9,7 @@ from contextlib import suppress
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from kafkeep.options.spark import usable_cores
-from kafkeep.options.task_slots import fixed_slots, slots_on_demand
+from kafkeep.options.spark import fixed_slots, slots_on_demand, usable_cores
 from kafkeep.spark import internals
 from kafkeep.spark.session import Session, context_of
 

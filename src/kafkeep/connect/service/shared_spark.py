@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkeep import preload
 from kafkeep.errors import EnvironmentFault, KafkeepError, TransientError
-from kafkeep.options.spark import SparkOptions
-from kafkeep.options.task_slots import expected_slots
+from kafkeep.options.spark import SparkOptions, expected_slots
 from kafkeep.spark.failure import ApplicationEndedError
 
 if TYPE_CHECKING:

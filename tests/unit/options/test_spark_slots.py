@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.options import task_slots
-from kafkeep.options.spark import SparkOptions
-from kafkeep.options.task_slots import UNLIMITED_SLOTS, expected_slots, slots_on_demand
+from kafkeep.options import spark
+from kafkeep.options.spark import UNLIMITED_SLOTS, SparkOptions, expected_slots, slots_on_demand
 
 DYNAMIC = "spark.dynamicAllocation.enabled"
 MOST = "spark.dynamicAllocation.maxExecutors"
@@ -56,5 +55,5 @@ def test_executors_without_a_setting_are_as_large_as_those_that_run() -> None:
 def test_a_session_that_has_not_started_is_counted_by_its_settings(
     settings: list[str], slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_slots, "usable_cores", lambda: 7)
+    monkeypatch.setattr(spark, "usable_cores", lambda: 7)
     assert expected_slots(SparkOptions.load(settings)) == slots
