@@ -6,26 +6,26 @@ Functions turn their values into the option groups of ``kafkeep.options``.
 from __future__ import annotations
 
 import inspect
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.flags.addresses import can_begin
 from kafkeep.cli.flags.declared import flag, with_flags
 from kafkeep.cli.output import Verbosity, say, set_verbosity
-from kafkeep.errors import UsageError
+from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
-from kafkeep.options.storage import StorageOptions
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.spark.jvm import prelaunch_jvm
 from kafkeep.spark.resident.claim import claim_early
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
     from kafkeep.options.unlogged import UnloggedOptions
-
 
 _BOOTSTRAP = typer.Option(
     "--bootstrap-servers",
@@ -82,6 +82,8 @@ SparkConfOption = Annotated[
         "--spark-conf", metavar="KEY=VALUE", help="Set a Spark property. May be repeated."
     ),
 ]
+_CONNECT_SECONDS = 2.0
+_NO_KEY = "_kafkeep/nothing"
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:
@@ -189,7 +191,7 @@ def start_spark(
     runs for long sets ``resident`` to False.
     """
     options = SparkOptions.load(conf or (), preload=preload, resident=resident)
-    if now and not claim_early(options) and can_begin(locations):
+    if now and not claim_early(options) and _can_begin(locations):
         prelaunch_jvm(options)
     return options
 
@@ -266,3 +268,27 @@ def _apply_verbosity(given: dict[str, Any]) -> None:
     if quiet and verbose:
         raise UsageError("--quiet and --verbose cannot both be given")
     set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)
+
+
+def _can_begin(locations: Locations) -> bool:
+    """Return whether Kafka listens; raise the error of the store if there is no such bucket.
+
+    Without Kafka, a command reports what keeps it from running, and has started no JVM. Kafka's
+    client takes a while to load, so this only opens a connection.
+    """
+    if not any(_listens(*server) for server in locations.kafka.servers):
+        return False
+    if ArchiveAddress.parse(locations.archive).kind not in ("file", "memory"):
+        from kafkeep.store.open import open_store  # noqa: PLC0415 - takes a while to load
+
+        store = open_store(locations.archive, locations.storage)
+        with suppress(AccessDeniedError):  # the command itself reports what it may not do
+            next(iter(store.list(_NO_KEY)), None)
+    return True
+
+
+def _listens(host: str, port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+        return True
+    return False
