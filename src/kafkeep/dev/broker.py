@@ -17,9 +17,9 @@ from kafkeep.dev.class_sharing import class_archive_flags
 from kafkeep.dev.downloads import kafka_home
 from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.secure import SCRAM_ARGUMENTS, SCRAM_COMMANDS, secure_properties
+from kafkeep.dev.services import SESSION_MS, ZOOKEEPER, wait_for_zookeeper
 from kafkeep.dev.state import DevState
 from kafkeep.dev.tools import kafka_tool, tool_for_server
-from kafkeep.dev.zookeeper import SESSION_MS, ZOOKEEPER, wait_for_zookeeper
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import require_java
 

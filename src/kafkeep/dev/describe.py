@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkeep.dev.launchers import server_launchers
 from kafkeep.dev.process import HOST
 from kafkeep.dev.secure import secure_status
-from kafkeep.dev.services import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, registry_url
+from kafkeep.dev.services import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, ZOOKEEPER, registry_url
 from kafkeep.dev.state import (
     BrokerStatus,
     DevState,
@@ -18,7 +18,6 @@ from kafkeep.dev.state import (
     ZookeeperStatus,
     load_state,
 )
-from kafkeep.dev.zookeeper import ZOOKEEPER
 from kafkeep.errors import UsageError
 
 

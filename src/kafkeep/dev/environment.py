@@ -19,7 +19,7 @@ from kafkeep.dev.launchers import ServerLauncher, broker_launcher, server_launch
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.process import HOST, Ports, Server, wait_ready
 from kafkeep.dev.secure import make_secrets
-from kafkeep.dev.services import remove_sockets, s3_command
+from kafkeep.dev.services import ZOOKEEPER, remove_sockets, s3_command
 from kafkeep.dev.state import (
     STATE_FILE,
     DevOptions,
@@ -28,7 +28,6 @@ from kafkeep.dev.state import (
     load_state,
     save_state,
 )
-from kafkeep.dev.zookeeper import ZOOKEEPER
 from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.spark import require_java
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from kafkeep.dev.broker import launch_broker, live_brokers
 from kafkeep.dev.process import Server
 from kafkeep.dev.services import (
+    ZOOKEEPER,
     bucket_ready,
     launch_registry,
     launch_s3,
+    launch_zookeeper,
     registry_answers,
     s3_answers,
+    zookeeper_answers,
 )
 from kafkeep.dev.state import DevState
-from kafkeep.dev.zookeeper import ZOOKEEPER, launch_zookeeper, zookeeper_answers
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from kafkeep.dev.broker import new_cluster_id
 from kafkeep.dev.kafka_version import DEFAULT_KAFKA, KafkaVersion
 from kafkeep.dev.process import Ports
 from kafkeep.dev.secure import LISTENERS, port_name
-from kafkeep.dev.services import SEAWEEDFS_PORTS
+from kafkeep.dev.services import SEAWEEDFS_PORTS, ZOOKEEPER
 from kafkeep.dev.state import DevOptions, DevState
-from kafkeep.dev.zookeeper import ZOOKEEPER
 from kafkeep.errors import UsageError
 
 
