@@ -14,7 +14,7 @@ from tests.support.confluent_registry import ConfluentRegistry, serving
 from tests.support.connect.serve_processes import Service, Topic, World
 from tests.support.waiting import until
 
-from kafkeep.connect.rest.path_segment import to_segment
+from kafkeep.connect.rest.call import to_segment
 
 pytestmark = pytest.mark.browser
 OpenPage = Callable[..., Page]

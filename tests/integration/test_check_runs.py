@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from kafkeep.archive.document import dump_with_checksum
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.connect.runs.schedule import RunSchedule
+from kafkeep.connect.runs.schedules import RunSchedule
 from kafkeep.connect.service.journal import open_state
 from kafkeep.dev import DevStatus
 from kafkeep.maintenance.drill import PREFIX

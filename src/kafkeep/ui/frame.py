@@ -13,7 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from kafkeep.connect.rest.path_segment import to_segment
+from kafkeep.connect.rest.call import to_segment
 from kafkeep.ui import display
 
 ROOT = "/ui"

@@ -20,7 +20,7 @@ from kafkeep.connect.catalog.group_moves import (
     PlannedMove,
 )
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.path_segment import to_segment
+from kafkeep.connect.rest.call import to_segment
 from kafkeep.errors import PreflightError
 from kafkeep.restore.groups.plan import GroupMove, GroupPlan
 from kafkeep.ui.display import visible

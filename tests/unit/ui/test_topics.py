@@ -12,7 +12,7 @@ from tests.support.connect.memory_cluster import log_of
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.connect.catalog import readings
+from kafkeep.connect.catalog import cluster
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import ConfigValue
@@ -82,8 +82,8 @@ def test_the_offsets_of_many_partitions_are_shown_from_a_moment_ago(
 ) -> None:
     at, rest = "/ui/topics?live=yes", "topics?offsets=true"
     seconds = 100.0
-    monkeypatch.setattr(readings, "LARGE", 1)
-    monkeypatch.setattr(scene.cluster, "readings", readings.Readings(lambda: seconds))
+    monkeypatch.setattr(cluster, "LARGE", 1)
+    monkeypatch.setattr(scene.cluster, "readings", cluster.Readings(lambda: seconds))
     before = browser.get(at)
     scene.cluster.logs["orders", 0].end += 1000
     seconds += 1.5

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.catalog.cluster import LiveCluster
-from kafkeep.connect.catalog.readings import Reading
+from kafkeep.connect.catalog.cluster import LiveCluster, Reading
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec

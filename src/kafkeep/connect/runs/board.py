@@ -21,7 +21,7 @@ from kafkeep.connect.runs.attempt import RunAttempt
 from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.runs.kind import RunKind, RunResult
 from kafkeep.connect.runs.run import ACTIVE, Run, RunStage, started
-from kafkeep.connect.runs.schedule_book import ScheduleBook
+from kafkeep.connect.runs.schedules import ScheduleBook
 from kafkeep.connect.safety.secrets import SecretRedactor, mask, unmask
 from kafkeep.errors import FencedError, KafkeepError
 from kafkeep.maintenance.report import report_to_json

@@ -21,7 +21,7 @@ from kafkeep.archive.document import as_dict, as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.runs.schedule import RunSchedule
+from kafkeep.connect.runs.schedules import RunSchedule
 from kafkeep.connect.service.journal import dump_state_document, load_state_document
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.operations import OPERATIONS, Operation

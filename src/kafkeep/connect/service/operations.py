@@ -23,7 +23,7 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.runs.schedule import RunSchedule
+from kafkeep.connect.runs.schedules import RunSchedule
 from kafkeep.connect.safety.secrets import mask
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.state import ServiceState, StateChange

@@ -12,7 +12,7 @@ from kafkeep.connect.model import RestError
 from kafkeep.connect.runs.asked import ARCHIVE, DUE, SCHEDULE
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.runs.schedule import EVERY_DAY, WEEKDAYS
+from kafkeep.connect.runs.schedules import EVERY_DAY, WEEKDAYS
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, UsageError

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kafkeep.connect.rest.path_segment import from_segment, to_segment
+from kafkeep.connect.rest.call import from_segment, to_segment
 from kafkeep.connect.rest.v1.root import parse_number
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.display import visible

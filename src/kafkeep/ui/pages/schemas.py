@@ -14,7 +14,7 @@ from kafkeep.connect.catalog.schemas import (
     pretty,
 )
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.path_segment import from_segment
+from kafkeep.connect.rest.call import from_segment
 from kafkeep.connect.rest.v1.schemas import find_side
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.paging import Paging, page_number

@@ -6,7 +6,7 @@ import threading
 
 from tests.support.waiting import until
 
-from kafkeep.connect.catalog.readings import LARGE, MOST_S, Readings
+from kafkeep.connect.catalog.cluster import LARGE, MOST_S, Readings
 from kafkeep.errors import TransientError
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.call import check_name
-from kafkeep.connect.rest.path_segment import from_segment, to_segment
+from kafkeep.connect.rest.call import check_name, from_segment, to_segment
 
 
 @given(st.text())

@@ -10,12 +10,12 @@ import pytest
 from tests.support.waiting import until
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.runs import schedule_book
+from kafkeep.connect.runs import schedules
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.documents import RunDocuments
 from kafkeep.connect.runs.kind import RunResult, RunWork
 from kafkeep.connect.runs.run import RunStage
-from kafkeep.connect.runs.schedule import RunSchedule
+from kafkeep.connect.runs.schedules import RunSchedule
 from kafkeep.errors import DamagedError, FencedError, TransientError, UsageError
 from kafkeep.store.memory import MemoryStore
 
@@ -156,11 +156,11 @@ def test_a_leader_that_dies_in_between_makes_the_next_one_start_no_second_run(
             raise KeyboardInterrupt
 
     worker.work.may_end.clear()
-    monkeypatch.setattr(schedule_book, "failpoint", die)
+    monkeypatch.setattr(schedules, "failpoint", die)
     with pytest.raises(KeyboardInterrupt):
         worker.pass_to("2026-11-19T03:30:00")
     worker.board.stop_all()
-    monkeypatch.setattr(schedule_book, "failpoint", lambda _: None)
+    monkeypatch.setattr(schedules, "failpoint", lambda _: None)
     other = Worker(store)
     other.pass_to("2026-11-19T03:31:00")
     other.wait_done(1)

@@ -12,8 +12,7 @@ import numpy as np
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.connect.catalog.archives.archives import ArchiveLog, Archives
-from kafkeep.connect.catalog.cluster import LiveCluster
-from kafkeep.connect.catalog.readings import Reading
+from kafkeep.connect.catalog.cluster import LiveCluster, Reading
 from kafkeep.connect.catalog.topics.catalog_topic import (
     CatalogTopic,
     LiveOffsets,

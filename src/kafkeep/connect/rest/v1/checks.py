@@ -26,7 +26,7 @@ from kafkeep.connect.rest.json_schemas import (
 )
 from kafkeep.connect.rest.v1.root import ROOT
 from kafkeep.connect.rest.v1.run_calls import RUN_SCHEMAS, run_endpoints
-from kafkeep.connect.runs.schedule import RunSchedule
+from kafkeep.connect.runs.schedules import RunSchedule
 from kafkeep.connect.service import operations
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role

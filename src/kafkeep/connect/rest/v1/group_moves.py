@@ -9,7 +9,14 @@ from starlette.responses import Response
 from kafkeep.connect.catalog.group_moves import GroupMovePlan, GroupMoveRequest, OffsetSnapshot
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import format_time, json_answer
-from kafkeep.connect.rest.call import Call, Endpoint, Query, get_endpoint, parse_object
+from kafkeep.connect.rest.call import (
+    Call,
+    Endpoint,
+    Query,
+    from_segment,
+    get_endpoint,
+    parse_object,
+)
 from kafkeep.connect.rest.json_schemas import (
     MAYBE_NUMBER,
     MAYBE_TEXT,
@@ -19,7 +26,6 @@ from kafkeep.connect.rest.json_schemas import (
     list_schema,
     object_schema,
 )
-from kafkeep.connect.rest.path_segment import from_segment
 from kafkeep.connect.rest.v1.doctor import CHECK
 from kafkeep.connect.rest.v1.root import ROOT, parse_number
 from kafkeep.connect.service.service import ConnectService

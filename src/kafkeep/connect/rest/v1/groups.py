@@ -7,7 +7,7 @@ from starlette.responses import Response
 from kafkeep.connect.catalog.groups import GroupOffset, GroupSummary, SavedGroup
 from kafkeep.connect.model import Json
 from kafkeep.connect.rest.answers import format_time, json_answer
-from kafkeep.connect.rest.call import Call, Query, get_endpoint
+from kafkeep.connect.rest.call import Call, Query, from_segment, get_endpoint
 from kafkeep.connect.rest.json_schemas import (
     MAYBE_NUMBER,
     MAYBE_TEXT,
@@ -17,7 +17,6 @@ from kafkeep.connect.rest.json_schemas import (
     list_schema,
     object_schema,
 )
-from kafkeep.connect.rest.path_segment import from_segment
 from kafkeep.connect.rest.v1.root import ROOT, query_number, query_text
 from kafkeep.connect.service.service import ConnectService
 

@@ -17,8 +17,7 @@ from kafkeep.connect.rest.call import (
 )
 from kafkeep.connect.rest.json_schemas import list_schema, object_schema, ref
 from kafkeep.connect.rest.v1.root import ROOT
-from kafkeep.connect.rest.v1.run_answers import RUN, run_json
-from kafkeep.connect.rest.v1.run_calls import RunCalls, post_endpoint, report_of
+from kafkeep.connect.rest.v1.run_calls import RUN, RunCalls, post_endpoint, report_of, run_json
 from kafkeep.connect.runs import proof, restore
 from kafkeep.connect.runs.run import Run
 from kafkeep.connect.service import operations

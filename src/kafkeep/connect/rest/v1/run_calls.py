@@ -1,4 +1,7 @@
-"""Calls about one kind of run: list, start, follow, stop and delete its runs, and read reports."""
+"""Calls about one kind of run: list, start, follow, stop and delete its runs, and read reports.
+
+``run_json`` is the answer about a run, whatever its kind.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.answers import empty_answer, json_answer
+from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.rest.answers import empty_answer, format_time, json_answer
 from kafkeep.connect.rest.call import (
     Call,
     Endpoint,
@@ -18,17 +21,98 @@ from kafkeep.connect.rest.call import (
     parse_config,
     without_nulls,
 )
-from kafkeep.connect.rest.json_schemas import NUMBER, Schema, list_schema, object_schema, ref
-from kafkeep.connect.rest.v1.root import ROOT, query_number, query_text
-from kafkeep.connect.rest.v1.run_answers import RUN, run_json
+from kafkeep.connect.rest.json_schemas import (
+    MAYBE_NUMBER,
+    MAYBE_TIME,
+    NUMBER,
+    TEXT,
+    TIME,
+    Schema,
+    list_schema,
+    map_schema,
+    object_schema,
+    ref,
+)
+from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number, query_text
 from kafkeep.connect.runs.asked import ARCHIVE
-from kafkeep.connect.runs.run import Run
+from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
 
 _LIMIT, _MOST = 20, 200
+
+
+def run_json(run: Run, call: Call) -> Json:
+    """Return a run; secrets in what it asks for are masked unless the caller may see them."""
+    progress = run.progress
+    return {
+        "id": run.id,
+        "state": run.stage.value,
+        "is_stopping": run.is_stopping,
+        "config": call.shown(run.asked),
+        "created": format_time(run.created_ms),
+        "created_by": run.created_by,
+        "started": maybe_time(run.started_ms),
+        "started_by": run.started_by,
+        "ended": maybe_time(run.ended_ms),
+        "worker_id": run.worker_id,
+        "progress": None
+        if progress is None
+        else {
+            "phase": progress.phase,
+            "done": progress.done,
+            "total": progress.total,
+            "unit": progress.unit,
+            "bytes": progress.bytes,
+            "per_second": progress.per_second,
+            "seconds_left": progress.seconds_left,
+            "note": progress.note,
+        },
+        "verdict": run.verdict,
+        "result": dict(run.result),
+        "has_report": bool(run.report),
+        "error": run.error,
+        "hint": run.hint,
+    }
+
+
+_PROGRESS: Schema = {
+    **object_schema(
+        {
+            "phase": TEXT,
+            "done": NUMBER,
+            "total": {"type": ["integer", "null"]},
+            "unit": TEXT,
+            "bytes": NUMBER,
+            "per_second": MAYBE_NUMBER,
+            "seconds_left": MAYBE_NUMBER,
+            "note": {"type": "string", "description": "Why it waits and tries again, if it does."},
+        }
+    ),
+    "type": ["object", "null"],
+}
+RUN: Schema = object_schema(
+    {
+        "id": TEXT,
+        "state": {"type": "string", "enum": [stage.value for stage in RunStage]},
+        "is_stopping": {"type": "boolean"},
+        "config": map_schema(TEXT),
+        "created": TIME,
+        "created_by": TEXT,
+        "started": MAYBE_TIME,
+        "started_by": TEXT,
+        "ended": MAYBE_TIME,
+        "worker_id": TEXT,
+        "progress": _PROGRESS,
+        "verdict": {"type": "string", "enum": ["", "good", "warn", "bad"]},
+        "result": {"type": "object"},
+        "has_report": {"type": "boolean"},
+        "error": TEXT,
+        "hint": TEXT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

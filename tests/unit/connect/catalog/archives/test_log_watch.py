@@ -7,8 +7,8 @@ import threading
 import pytest
 from tests.support.waiting import until
 
-from kafkeep.connect.catalog.archives import log_watch
-from kafkeep.connect.catalog.archives.log_watch import LogId, LogWatch
+from kafkeep.connect.catalog.archives import archives
+from kafkeep.connect.catalog.archives.archives import LogId, LogWatch
 from kafkeep.errors import TransientError
 
 ORDERS, USERS = ("archive", "orders"), ("archive", "users")
@@ -56,7 +56,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_watch() -> None:
 def test_the_thread_ends_when_no_log_is_in_use_and_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_watch, "UNTIL_S", 0.05)
+    monkeypatch.setattr(archives, "UNTIL_S", 0.05)
     looks = Looks()
     watch = LogWatch(looks.look, every_s=0.01)
     watch.use(ORDERS)
