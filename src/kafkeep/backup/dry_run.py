@@ -31,6 +31,7 @@ from kafkeep.backup.job import load_starts
 from kafkeep.backup.plan import CycleBacklog, CyclePlan, PlanInput, plan_cycle
 from kafkeep.backup.run import refuse_memory_store
 from kafkeep.backup.schemas import schema_keeper
+from kafkeep.backup.summary import range_json
 from kafkeep.clock import now_ms
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
@@ -51,13 +52,8 @@ class PlannedPartition:
     """The size of its batches, from the size of the partition in Kafka."""
 
     def to_json(self) -> dict[str, Any]:
-        topic, incarnation, partition = self.partition_id
         return {
-            "topic": topic,
-            "incarnation": incarnation,
-            "partition": partition,
-            "start": self.range.start,
-            "end": self.range.end,
+            **range_json(self.partition_id, self.range),
             "records_at_most": len(self.range),
             "est_bytes": self.est_bytes,
         }
@@ -123,28 +119,14 @@ class BackupForecast:
             "est_bytes": self.est_bytes,
             "objects_at_least": self.objects_at_least,
             "gaps": [
-                {
-                    "topic": gap.partition_id.topic,
-                    "incarnation": gap.partition_id.incarnation,
-                    "partition": gap.partition_id.partition,
-                    "start": gap.range.start,
-                    "end": gap.range.end,
-                    "reason": gap.reason,
-                }
+                {**range_json(gap.partition_id, gap.range), "reason": gap.reason}
                 for gap in self.gaps
             ],
             "blocked": [str(pid) for pid in self.blocked],
             "skipped_groups": list(self.skipped_groups),
             "groups": self.groups,
             "unfinished": [
-                {
-                    "topic": planned.partition_id.topic,
-                    "incarnation": planned.partition_id.incarnation,
-                    "partition": planned.partition_id.partition,
-                    "start": planned.range.start,
-                    "end": planned.range.end,
-                }
-                for planned in self.unfinished
+                range_json(planned.partition_id, planned.range) for planned in self.unfinished
             ],
         }
 

@@ -86,14 +86,7 @@ class BackupSummary:
             "objects": self.objects,
             "commit": self.commit,
             "gaps": [
-                {
-                    "topic": gap.partition_id.topic,
-                    "incarnation": gap.partition_id.incarnation,
-                    "partition": gap.partition_id.partition,
-                    "start": gap.range.start,
-                    "end": gap.range.end,
-                    "reason": gap.reason,
-                }
+                {**range_json(gap.partition_id, gap.range), "reason": gap.reason}
                 for gap in self.gaps
             ],
             "waiting": self.waiting,
@@ -104,3 +97,15 @@ class BackupSummary:
             "seconds": round(self.seconds, 3),
             "start_seconds": round(self.start_seconds, 3),
         }
+
+
+def range_json(partition_id: PartitionId, range: OffsetRange) -> dict[str, Any]:
+    """Return offsets of one partition as the documents of a backup name them."""
+    topic, incarnation, partition = partition_id
+    return {
+        "topic": topic,
+        "incarnation": incarnation,
+        "partition": partition,
+        "start": range.start,
+        "end": range.end,
+    }

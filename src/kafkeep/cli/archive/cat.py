@@ -21,7 +21,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.selection import TimeRangeOptions
 
 if TYPE_CHECKING:
-    from kafkeep.maintenance.inspect.cat import ToLine
+    from kafkeep.maintenance.inspect.cat import CatOptions, ToLine
 
 OffsetOption = Annotated[
     str,
@@ -85,10 +85,8 @@ def cat_command(
     """
     from kafkeep.maintenance.inspect.cat import (  # noqa: PLC0415 - keeps --help fast
         CatOptions,
-        iter_lines,
         parse_start,
     )
-    from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
 
     options = CatOptions(
         topics=tuple(topics or ()),
@@ -100,18 +98,27 @@ def cat_command(
         aborted=aborted,
         incarnation=incarnation,
     )
-    to_line = line_format(format, output)
+    print_records(source, options, format, output)
+
+
+def print_records(
+    source: ArchiveSource, options: CatOptions, format: str | None, output: Output
+) -> bool:
+    """Print the records that the options select; return whether there were any."""
+    from kafkeep.maintenance.inspect.cat import iter_lines  # noqa: PLC0415
+    from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
+
+    to_line = _line_format(format, output)
     store, unlogged = source.open()
     if unlogged is not None:
         from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
 
-        write_pieces(iter_unlogged_lines(store, unlogged, options, to_line))
-        return
-    log = choose_log(store, source.name, topics or None)
-    write_pieces(iter_lines(store, log, options, to_line))
+        return _write_pieces(iter_unlogged_lines(store, unlogged, options, to_line))
+    log = choose_log(store, source.name, options.topics or None)
+    return _write_pieces(iter_lines(store, log, options, to_line))
 
 
-def line_format(format: str | None, output: Output) -> ToLine:
+def _line_format(format: str | None, output: Output) -> ToLine:
     """Return how to print a record: as a JSON line, or as ``--format`` says."""
     from kafkeep.maintenance.inspect.cat import json_line, parse_format  # noqa: PLC0415
 
@@ -123,7 +130,7 @@ def line_format(format: str | None, output: Output) -> ToLine:
     return json_line if format is None else parse_format(format)
 
 
-def write_pieces(pieces: Iterable[bytes]) -> bool:
+def _write_pieces(pieces: Iterable[bytes]) -> bool:
     """Write bytes to stdout; return whether there were any. A reader that has gone is no error."""
     out, wrote = sys.stdout.buffer, False
     try:

@@ -11,8 +11,7 @@ from kafkeep.cli.archive.cat import (
     CountOption,
     FormatOption,
     IncarnationOption,
-    line_format,
-    write_pieces,
+    print_records,
 )
 from kafkeep.cli.flags import (
     ArchiveSource,
@@ -73,9 +72,8 @@ def find_command(
     Exits with 0; 10 when no record matches, or when there is no such archive or topic; 13 when an
     object is damaged; 14 when there are several logs and --name is not given.
     """
-    from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.inspect.cat import CatOptions  # noqa: PLC0415 - keeps --help fast
     from kafkeep.maintenance.inspect.find import parse_pattern  # noqa: PLC0415
-    from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
 
     options = CatOptions(
         topics=tuple(topics or ()),
@@ -87,14 +85,5 @@ def find_command(
         incarnation=incarnation,
         select=parse_pattern(key, header or (), regex=regex).select,
     )
-    to_line = line_format(format, output)
-    store, unlogged = source.open()
-    if unlogged is not None:
-        from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
-
-        found = write_pieces(iter_unlogged_lines(store, unlogged, options, to_line))
-    else:
-        log = choose_log(store, source.name, topics or None)
-        found = write_pieces(iter_lines(store, log, options, to_line))
-    if not found:
+    if not print_records(source, options, format, output):
         raise NoSuchArchiveError("no record matches")
