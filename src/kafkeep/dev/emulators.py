@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafkeep.dev.builds import azurite_command, fake_gcs_command
+from kafkeep.dev.downloads import azurite_command, fake_gcs_command
 from kafkeep.dev.process import HOST, Ports, answers, launch, wait_ready
 
 # The account that every Azurite has, with its public key.

@@ -19,8 +19,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kafkeep.dev.builds import minio_command
-from kafkeep.dev.downloads import Progress, kafka_home, registry_home
+from kafkeep.dev.downloads import Progress, kafka_home, minio_command, registry_home
 from kafkeep.dev.process import HOST, Server, launch, wait_until
 from kafkeep.dev.state import DevState
 from kafkeep.errors import EnvironmentFault
