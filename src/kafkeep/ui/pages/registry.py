@@ -8,9 +8,7 @@ from typing import Any
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.pages import (
     archive,
-    archive_contents,
     checks,
-    connector_actions,
     connector_forms,
     connector_offsets,
     connectors,
@@ -29,7 +27,6 @@ from kafkeep.ui.visit import PageRoute, Visit
 _PAGES: tuple[Any, ...] = (
     overview,
     connectors,
-    connector_actions,
     connector_forms,
     connector_offsets,
     topics,
@@ -37,7 +34,6 @@ _PAGES: tuple[Any, ...] = (
     groups,
     group_moves,
     archive,
-    archive_contents,
     restores,
     restore_wizard,
     checks,
