@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkeep.connect.catalog.archives.archives import Archives
-from kafkeep.connect.runs.asked import check_archive, parse_asked
-from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict
+from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict, check_archive, parse_asked
 from kafkeep.connect.runs.run import RunProgress
 from kafkeep.maintenance.report import Bars, ReportPage, Table, Timeline
 from kafkeep.options.maintenance import DrillOptions

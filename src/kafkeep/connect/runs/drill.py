@@ -11,8 +11,7 @@ from kafkeep.compare.job import compare
 from kafkeep.compare.result import CompareResult
 from kafkeep.connect.catalog.archives.archives import Archives
 from kafkeep.connect.jobs.job import JobContext, RunTasks
-from kafkeep.connect.runs.asked import check_archive, parse_asked
-from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict
+from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict, check_archive, parse_asked
 from kafkeep.connect.runs.run import RunProgress
 from kafkeep.errors import InterruptedRunError
 from kafkeep.maintenance.drill import DrillResult, DrillSteps, drill

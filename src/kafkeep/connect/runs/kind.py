@@ -1,4 +1,4 @@
-"""What a kind of run has to provide.
+"""What a kind of run has to provide, and what it is asked for.
 
 To add a kind, write a class with a ``name`` and the two methods of ``RunKind`` in a module beside
 this one, and pass an instance to the ``RunBoard`` in ``connect/serve.py``. ``check`` parses what
@@ -14,13 +14,21 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
+from kafkeep.connect.catalog.archives.archives import Archives
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.runs.run import RunProgress
+from kafkeep.errors import NoSuchArchiveError
 from kafkeep.maintenance.report import ReportPage
+from kafkeep.options.option import ConfigErrors, did_you_mean, iter_options, option, parse_group
 
 Verdict = Literal["good", "warn", "bad"]
+T = TypeVar("T")
+ARCHIVE = "archive.id"
+"""Not the address: the worker restricts the addresses that callers may name."""
+SCHEDULE, DUE = "schedule", "due"
+"""Which schedule started a run, and for which time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +73,38 @@ class RunKind(Protocol):
 
         A TransientError is tried again. Any other KafkeepError fails the run.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveChoice:
+    """The archive that a run is about."""
+
+    archive_id: str = option("archive.id", "The id of the archive.", metavar="ID")
+
+
+def parse_asked(asked: Mapping[str, str], group: type[T]) -> tuple[ArchiveChoice, T]:
+    """Return the archive and the options of ``group``; ConfigErrors for anything else.
+
+    An empty value is the default, as in a form that was left empty.
+    """
+    given = {key: text for key, text in asked.items() if text.strip()}
+    known = [one.name for part in (ArchiveChoice, group) for one in iter_options(part)]
+    wrong = {
+        key: did_you_mean(key, known) or "there is no such option"
+        for key in given
+        if key not in (*known, SCHEDULE, DUE)
+    }
+    if wrong:
+        raise ConfigErrors(wrong)
+    return parse_group(ArchiveChoice, given), parse_group(group, given)
+
+
+def check_archive(archives: Archives, id: str, log: str | None) -> None:
+    """Refuse an archive that no connector uses, or that lacks the log; without one, any log."""
+    place = archives.place(id)
+    if log is not None:
+        archives.log(place, log)
+    elif not archives.log_names(place):
+        raise NoSuchArchiveError(
+            f"{place.address} has no log yet", hint="Wait for the first commit of a connector."
+        )

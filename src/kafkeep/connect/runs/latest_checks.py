@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkeep.connect.runs.asked import ARCHIVE
+from kafkeep.connect.runs.kind import ARCHIVE
 from kafkeep.connect.runs.run import ENDED, Run, RunStage
 
 VERIFICATION, DRILL = "verification", "drill"

@@ -28,7 +28,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import CreateOutcome, DocumentSequence
 from kafkeep.connect.model import Json, RestError
-from kafkeep.connect.runs.asked import DUE, SCHEDULE
+from kafkeep.connect.runs.kind import DUE, SCHEDULE
 from kafkeep.connect.runs.run import ACTIVE, Run, RunStage
 from kafkeep.errors import (
     FencedError,

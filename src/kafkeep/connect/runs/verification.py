@@ -12,8 +12,7 @@ from kafkeep.archive.view import list_logs
 from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.catalog import Catalog
 from kafkeep.connect.model import Json
-from kafkeep.connect.runs.asked import check_archive, parse_asked
-from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict
+from kafkeep.connect.runs.kind import RunResult, RunWork, Verdict, check_archive, parse_asked
 from kafkeep.connect.runs.run import RunProgress
 from kafkeep.errors import InterruptedRunError
 from kafkeep.failpoint import failpoint

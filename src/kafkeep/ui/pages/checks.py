@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from kafkeep.connect.catalog.archives.stored_objects import paged
 from kafkeep.connect.model import RestError
-from kafkeep.connect.runs.asked import ARCHIVE, DUE, SCHEDULE
+from kafkeep.connect.runs.kind import ARCHIVE, DUE, SCHEDULE
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.runs.run import Run
 from kafkeep.connect.runs.schedules import EVERY_DAY, WEEKDAYS

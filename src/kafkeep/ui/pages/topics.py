@@ -10,8 +10,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from kafkeep.connect.catalog.topics.catalog_topic import CatalogTopic, TopicFilter
-from kafkeep.connect.catalog.topics.coverage import PartitionCoverage
-from kafkeep.connect.catalog.topics.coverage_bars import BarPart, offset_bar, place
+from kafkeep.connect.catalog.topics.coverage import BarPart, PartitionCoverage, offset_bar, place
 from kafkeep.connect.catalog.topics.logged_topics import newest_rows
 from kafkeep.connect.catalog.topics.topic_catalog import Incarnation, TopicCatalog, log_id
 from kafkeep.errors import KafkeepError

@@ -19,8 +19,13 @@ from kafkeep.connect.catalog.topics.catalog_topic import (
     TopicFilter,
     matches,
 )
-from kafkeep.connect.catalog.topics.coverage import LoggedPartition, PartitionCoverage, cover
-from kafkeep.connect.catalog.topics.coverage_bars import TimeBin, time_bars
+from kafkeep.connect.catalog.topics.coverage import (
+    LoggedPartition,
+    PartitionCoverage,
+    TimeBin,
+    cover,
+    time_bars,
+)
 from kafkeep.connect.catalog.topics.logged_topics import (
     LoggedTopic,
     Summary,

@@ -34,7 +34,7 @@ from kafkeep.connect.rest.json_schemas import (
     ref,
 )
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number, query_text
-from kafkeep.connect.runs.asked import ARCHIVE
+from kafkeep.connect.runs.kind import ARCHIVE
 from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.service.operations import Operation

@@ -15,11 +15,13 @@ from kafkeep.connect.catalog.topics.coverage import (
     CoverageKind,
     LoggedPartition,
     cover,
+    cumulated,
+    offset_bar,
     subtract,
+    time_bars,
     total,
     union,
 )
-from kafkeep.connect.catalog.topics.coverage_bars import cumulated, offset_bar, time_bars
 
 A, H, W, G = (
     CoverageKind.ARCHIVED,
