@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.installed
 # Three test processes, each with services of its own; a file's tests stay together and in order.
 # While one waits, for a broker that dies or a role that changes, two others keep both cores busy.
 AT_ONCE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+AGAINST ?=
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
 .PHONY: setup build check browser test test-unit test-kill test-memory test-matrix test-stores \
@@ -72,8 +73,8 @@ test-cluster: $(STAMP)  ## a standalone Spark cluster: submit, dynamic allocatio
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo
 
-bench: $(STAMP)  ## speed beside the floor, in one run
-	$(BIN)/python -m bench
+bench: $(STAMP)  ## speed beside the floor, in one run; AGAINST=REVISION compares with that version instead
+	$(BIN)/python -m bench $(if $(AGAINST),--against $(AGAINST))
 
 docs: $(STAMP)  ## the documentation site, in site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

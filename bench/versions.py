@@ -6,36 +6,59 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.beside import Numbers
 from bench.runs import backup, new_archive
-from bench.whole_runs import filled_topics, one_round, store_reads
+from bench.whole_runs import SESSIONS, filled_topics, one_round, read_round
 from kafkeep.dev import DevStatus
 
-SINKS = {
+FORMATS = {
     "JSON+gzip": ("--format", "json", "--set", "s3.compression.type=gzip"),
     "Avro": ("--format", "avro"),
+    "Parquet": ("--format", "parquet"),
 }
 
 
-def beside_version(
-    status: DevStatus, records: int, rounds: int, revision: str, *, with_sinks: bool = True
-) -> Numbers:
+@dataclass(frozen=True)
+class Comparison:
+    """What both versions run: whole runs of each size and session, and the largest as a sink."""
+
+    revision: str
+    sizes: Sequence[int]
+    sessions: Sequence[str] = tuple(SESSIONS)
+    formats: Sequence[str] = tuple(FORMATS)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A version of the package, and an archive that it has made."""
+
+    environment: Mapping[str, str]
+    archive: str
+
+
+def beside_version(status: DevStatus, rounds: int, comparison: Comparison) -> Numbers:
     """Return medians of both versions, and of the ratios of runs that followed each other."""
     with tempfile.TemporaryDirectory(prefix="kafkeep-before-") as folder:
-        _export(revision, Path(folder))
-        sources = {"before": Path(folder) / "src", "now": Path("src").resolve()}
-        with filled_topics(status, records) as names:
-            run = partial(_round, status, names, with_sinks=with_sinks)
-            for source in sources.values():  # compiles the kernels, and warms the page cache
-                run(source)
+        _export(comparison.revision, Path(folder))
+        versions = {
+            name: _Version({"PYTHONPATH": str(source)}, new_archive(status))
+            for name, source in (("before", Path(folder) / "src"), ("now", Path("src").resolve()))
+        }
+        with filled_topics(status, comparison.sizes) as names:
+            smallest = names[min(names)]
+            for one in versions.values():  # compiles the kernels, and warms the page cache
+                backup(status, smallest, one.archive, environment=one.environment)
+                _round(status, names, one, comparison)
             measured: list[dict[str, Numbers]] = []
             for number in range(rounds):
-                order = list(sources.items())[:: 1 if number % 2 == 0 else -1]
-                measured.append({name: run(source) for name, source in order})
+                order = list(versions.items())[:: 1 if number % 2 == 0 else -1]
+                measured.append(
+                    {name: _round(status, names, one, comparison) for name, one in order}
+                )
                 done = f"round {number + 1} of {rounds}: {measured[-1]}"
                 print(done, file=sys.stderr, flush=True)
     return _figures(measured)
@@ -48,13 +71,14 @@ def _export(revision: str, folder: Path) -> None:
 
 
 def _round(
-    status: DevStatus, names: Mapping[int, str], source: Path, *, with_sinks: bool
+    status: DevStatus, names: Mapping[int, str], version: _Version, comparison: Comparison
 ) -> Numbers:
-    """Run each command once with the package in ``source``."""
-    environment = {"PYTHONPATH": str(source)}
-    numbers = one_round(status, names, environment) | store_reads(status, names, environment)
-    for name, flags in SINKS.items() if with_sinks else ():
-        topic = names[max(names)]
+    """Run each command once."""
+    environment = version.environment
+    numbers = one_round(status, names, environment, sessions=comparison.sessions)
+    numbers |= read_round(version.archive, environment)
+    for name in comparison.formats:
+        topic, flags = names[max(names)], FORMATS[name]
         cost = backup(status, topic, new_archive(status), *flags, environment=environment)
         numbers |= {name: float(cost.summary["seconds"]), f"{name}, wall": cost.wall}
     return numbers

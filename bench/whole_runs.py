@@ -10,7 +10,7 @@ import json
 import statistics
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -20,6 +20,7 @@ from bench.measure import Cost
 from bench.processes import run_command, session_cpu
 from bench.runs import backup, delete, new_archive, new_topic, restore
 from kafkeep.dev import DevStatus
+from kafkeep.options.spark import RESIDENT_VARIABLE
 
 Environment = Mapping[str, str]
 SessionCpu = Callable[[], float]
@@ -27,6 +28,9 @@ SessionCpu = Callable[[], float]
 
 SIZES = (1_000, 100_000, 3_000_000)
 READS = 5
+READ_LIMIT = 3
+"""How many times the CPU of creating an S3 client a command may take that reads the store only."""
+_S3_CLIENT = "boto3 client"
 _CREATE_S3_CLIENT = "import boto3; boto3.client('s3', region_name='us-east-1')"
 
 
@@ -56,12 +60,17 @@ SESSIONS: dict[str, Callable[[Environment], AbstractContextManager[SessionCpu | 
     "resident": resident,
 }
 """How commands get Spark; a context may start what the commands then find by themselves."""
+LIMITS = {"cold": "", "resident": " (limit 2 s)"}
+"""Of what a run takes besides moving data; a cold one is compared with the version before."""
+
+
+def sizes_up_to(records: int) -> list[int]:
+    return [size for size in SIZES if size < records] + [records]
 
 
 @contextmanager
-def filled_topics(status: DevStatus, records: int) -> Iterator[dict[int, str]]:
-    """Yield a topic of three partitions for each size up to ``records``; delete them afterwards."""
-    sizes = [size for size in SIZES if size < records] + [records]
+def filled_topics(status: DevStatus, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
+    """Yield a topic of three partitions for each size; delete them afterwards."""
     names = {size: f"bench-whole-{uuid.uuid4().hex}" for size in sizes}
     for size, name in names.items():
         topics.create(status.bootstrap_servers, name, 3)
@@ -72,21 +81,43 @@ def filled_topics(status: DevStatus, records: int) -> Iterator[dict[int, str]]:
 
 def whole_runs(status: DevStatus, records: int, repeat: int) -> Numbers:
     """Back up and restore topics of each size, and run what reads the store only."""
-    with filled_topics(status, records) as names:
+    with filled_topics(status, sizes_up_to(records)) as names:
         one_round(status, names)  # builds the class archive, and warms the page cache
-        rounds = [one_round(status, names) for _ in range(repeat)]
-        numbers = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
-        return numbers | store_reads(status, names)
+        numbers = _medians([one_round(status, names) for _ in range(repeat)])
+        archive = new_archive(status)
+        backup(status, names[min(names)], archive)
+        return numbers | _reads([read_round(archive) for _ in range(READS)])
+
+
+def _medians(rounds: list[Numbers]) -> Numbers:
+    return {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+
+
+def _reads(rounds: list[Numbers]) -> Numbers:
+    """Return medians; of the ratios too, each to the S3 client of the same round."""
+    client = f"{_S3_CLIENT}, CPU"
+    ratios = {
+        f"{name} / {_S3_CLIENT} (limit {READ_LIMIT})": statistics.median(
+            one[name] / one[client] for one in rounds
+        )
+        for name in rounds[0]
+        if name.endswith(", CPU") and name != client
+    }
+    return _medians(rounds) | ratios
 
 
 def one_round(
-    status: DevStatus, names: Mapping[int, str], environment: Environment | None = None
+    status: DevStatus,
+    names: Mapping[int, str],
+    environment: Environment | None = None,
+    *,
+    sessions: Sequence[str] = tuple(SESSIONS),
 ) -> Numbers:
     """Back up and restore each topic once for each kind of session."""
-    given = environment or {}
     numbers: Numbers = {}
-    for kind, start_session in SESSIONS.items():
-        with start_session(given) as shared_cpu:
+    for kind in sessions:
+        given = {**(environment or {}), RESIDENT_VARIABLE: "on" if kind == "resident" else "off"}
+        with SESSIONS[kind](given) as shared_cpu:
             if shared_cpu is None:
                 continue
             for size, topic in names.items():
@@ -97,34 +128,31 @@ def one_round(
                     shared_before = shared_cpu()
                     cost = run()
                     shared = shared_cpu() - shared_before
-                    numbers |= _numbers(f"{kind} {verb} of {size:,}", cost, shared)
+                    numbers |= _numbers(f"{kind} {verb} of {size:,}", cost, shared, LIMITS[kind])
                 delete(status, target)
     return numbers
 
 
-def _numbers(name: str, cost: Cost, shared_cpu: float) -> Numbers:
+def _numbers(name: str, cost: Cost, shared_cpu: float, limit: str) -> Numbers:
+    moving = float(cost.summary["seconds"])
     return {
         f"{name}, wall": cost.wall,
         f"{name}, CPU": cost.cpu + shared_cpu,
-        f"{name}, moving": float(cost.summary["seconds"]),
+        f"{name}, moving": moving,
+        f"{name}, wall without moving{limit}": cost.wall - moving,
     }
 
 
-def store_reads(
-    status: DevStatus, names: Mapping[int, str], environment: Environment | None = None
-) -> Numbers:
-    """Return the CPU seconds of commands that need no Spark, and of creating an S3 client."""
-    archive = new_archive(status)
-    backup(status, names[min(names)], archive, environment=environment)
+def read_round(archive: str, environment: Environment | None = None) -> Numbers:
+    """Run each command that needs no Spark once, and create an S3 client."""
     kafkeep = [sys.executable, "-m", "kafkeep"]
     commands = {
-        "boto3 client": [sys.executable, "-c", _CREATE_S3_CLIENT],
+        _S3_CLIENT: [sys.executable, "-c", _CREATE_S3_CLIENT],
         **{flag: [*kafkeep, flag] for flag in ("--version", "--help")},
         **{verb: [*kafkeep, verb, "--archive", archive] for verb in ("info", "ls", "du", "cat")},
     }
-    return {
-        f"{name}, CPU": statistics.median(
-            run_command(command, environment).cpu for _ in range(READS)
-        )
-        for name, command in commands.items()
-    }
+    numbers: Numbers = {}
+    for name, command in commands.items():
+        done = run_command(command, environment)
+        numbers |= {f"{name}, CPU": done.cpu, f"{name}, wall": done.wall}
+    return numbers
