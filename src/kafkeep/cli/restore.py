@@ -40,7 +40,7 @@ from kafkeep.cli.output import (
 from kafkeep.cli.verify import ReportOption, report_file
 from kafkeep.clock import now_ms
 from kafkeep.errors import UsageError
-from kafkeep.options.java_regex import java_regex
+from kafkeep.options.option import java_pattern
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size
@@ -132,7 +132,7 @@ def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreO
     if topics := config.get("topics", "").strip():
         return replace(options, topics=parse_renames(topics))
     regex = config.get("topics.regex", "").strip()
-    return replace(options, topics_regex=java_regex(regex)) if regex else options
+    return replace(options, topics_regex=java_pattern(regex)) if regex else options
 
 
 def _pause(_signal: int, _frame: FrameType | None) -> None:

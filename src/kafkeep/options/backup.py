@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkeep.archive.names import log_name
 from kafkeep.errors import UsageError
-from kafkeep.options.java_regex import java_regex
-from kafkeep.options.option import one_of, option, topic_names
+from kafkeep.options.option import java_pattern, one_of, option, topic_names
 from kafkeep.options.registry import RegistryOptions
 from kafkeep.options.spark import TaskOptions
 from kafkeep.options.units import above_zero, parse_duration, parse_size
@@ -38,7 +37,7 @@ class BackupOptions(RegistryOptions, TaskOptions):
         "topics.regex",
         "Back up every topic whose whole name matches. Each cycle matches again.",
         default=None,
-        parse=java_regex,
+        parse=java_pattern,
         metavar="REGEX",
     )
     name: str = option(

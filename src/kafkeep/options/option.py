@@ -158,6 +158,13 @@ def one_of(what: str, *choices: str) -> Callable[[str], str]:
     return parse
 
 
+def java_pattern(text: str) -> str:
+    """Return ``text`` if it is a pattern in Java's syntax; UsageError otherwise."""
+    from kafkeep.options.java_regex import java_regex  # noqa: PLC0415 - takes a while to load
+
+    return java_regex(text)
+
+
 def names(text: str) -> tuple[str, ...]:
     """Split ``a,b,c`` and strip blanks; refuse empty and repeated names."""
     parts = tuple(part.strip() for part in text.split(","))

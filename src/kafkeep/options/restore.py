@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkeep.errors import UsageError
-from kafkeep.options.java_regex import compile_java_regex, java_regex
-from kafkeep.options.option import names, one_of, option, positive
+from kafkeep.options.option import java_pattern, names, one_of, option, positive
 from kafkeep.options.registry import SchemaOptions
 from kafkeep.options.selection import LogOptions, SelectionOptions, check_times
 from kafkeep.options.spark import TaskOptions
@@ -138,7 +137,7 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions,
         "topics.regex",
         "Only topics whose whole name matches.",
         default=None,
-        parse=java_regex,
+        parse=java_pattern,
         metavar="REGEX",
     )
     partition_map: tuple[tuple[int, int], ...] = option(
@@ -266,6 +265,8 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions,
             return any(source == topic for source, _ in self.topics)
         if self.topics_regex is None:
             return True
+        from kafkeep.options.java_regex import compile_java_regex  # noqa: PLC0415 - slow to load
+
         return compile_java_regex(self.topics_regex).matches(topic)
 
     @property

@@ -15,7 +15,7 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.spark import jvm
 
 ARCHIVE = Path(__file__).parents[2] / "golden" / "2" / "whole"
-HEAVY = ("numpy", "pyarrow", "numba", "pyspark", "boto3", "kafka", "obstore", "zstandard")
+HEAVY = ("re2", "numpy", "pyarrow", "numba", "pyspark", "boto3", "kafka", "obstore", "zstandard")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -20,8 +20,6 @@ from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
-from kafkeep.spark.jvm import prelaunch_jvm
-from kafkeep.spark.resident.claim import claim_early
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
@@ -190,6 +188,9 @@ def start_spark(
     The JVM starts in the background, and only if something answers at the addresses. A command that
     runs for long sets ``resident`` to False.
     """
+    from kafkeep.spark.jvm import prelaunch_jvm  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.spark.resident.claim import claim_early  # noqa: PLC0415
+
     options = SparkOptions.load(conf or (), preload=preload, resident=resident)
     if now and not claim_early(options) and _can_begin(locations):
         prelaunch_jvm(options)
