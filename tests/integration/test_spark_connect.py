@@ -7,12 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pyspark
 import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 from tests.support.cluster import Cluster
 from tests.support.releases import TEST_SPARK
 from tests.support.run_kafkeep import (
@@ -27,6 +31,7 @@ from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.dev import DevStatus
 from kafkeep.dev.process import Ports
+from kafkeep.spark.frame_tasks import Reported, collect_frame, frame_of_tasks
 
 pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
@@ -53,31 +58,40 @@ def server(running_server: Server) -> str:
 
 @pytest.fixture
 def running_server(tmp_path: Path) -> Iterator[Server]:
+    with connect_server(tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def connect_server(
+    folder: Path, *, master: str = "local[1]", conf: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Start a real server, as sbin/start-connect-server.sh does."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(tmp_path),
-        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
+        **(conf or {}),
     }
     with Ports() as ports:
         port = ports.take()
         settings["spark.connect.grpc.binding.port"] = str(port)
-        command = [str(SUBMIT), "--master", "local[1]"]
+        command = [str(SUBMIT), "--master", master]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
         if TEST_SPARK < (4, 0):  # whose package on PyPI does not contain the server
             command += ["--packages", f"org.apache.spark:spark-connect_2.12:{pyspark.__version__}"]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        log = tmp_path / "server.log"
+        log = folder / "server.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*command, "spark-internal"],
                 stdout=output,
                 stderr=output,
-                cwd=tmp_path,
+                cwd=folder,
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable},
                 start_new_session=True,
             )
@@ -87,6 +101,18 @@ def running_server(tmp_path: Path) -> Iterator[Server]:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE_S)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[SparkSession]:
+    """Open a session on a server, beside any that this process has."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    session = ConnectSession(address)
+    try:
+        yield cast(SparkSession, session)
+    finally:
+        session.client.close()
 
 
 def _listens(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
@@ -169,3 +195,27 @@ def test_a_spark_connect_server_that_is_not_there_is_reported_at_once(tmp_path: 
     (spark,) = [one for one in ended.json["checks"] if one["subject"] == "spark"]
     assert "cannot start a session on the Spark Connect server" in spark["what"], spark
     assert "no answer" in spark["what"]
+
+
+LEAF_TASKS = "spark.sql.leafNodeDefaultParallelism"
+
+
+def test_a_task_receives_its_own_bundle_only(server: str) -> None:
+    def report(parts: Iterable[bytes]) -> Iterator[Reported]:
+        task = TaskContext.get()
+        assert task is not None
+        for part in parts:
+            yield task.partitionId(), "part", part
+
+    def function_bytes(parts: list[bytes]) -> int:
+        frame: Any = frame_of_tasks(session, parts, report)
+        plan = frame._plan.to_proto(frame.sparkSession.client)
+        return len(plan.root.map_partitions.func.python_udf.command)
+
+    parts = [bytes([number]) * 50_000 for number in range(24)]
+    with connected(server) as session:
+        session.conf.set(LEAF_TASKS, "3")
+        assert function_bytes(parts) == function_bytes(parts[:1]) < 10_000
+        reported = collect_frame(session, parts, report)
+        assert sorted(reported) == [(number, "part", part) for number, part in enumerate(parts)]
+        assert session.conf.get(LEAF_TASKS) == "3", "what the caller set is back"

@@ -1,15 +1,23 @@
-"""Run tasks as a DataFrame, for Spark Connect, which has no RDDs: numbers in, rows out."""
+"""Run tasks as a DataFrame, for Spark Connect, which has no RDDs: a row in, rows out.
+
+The parts travel as data, with one row for each task. The function is small, and the same for all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from kafkeep.spark.server_slots import one_task_per_row
 
 Reported = tuple[int, str, bytes]
 _RunParts = Callable[[Iterable[bytes]], Iterator[Reported]]
+_PARTS = StructType([StructField("part", BinaryType(), nullable=False)])
 _ROWS = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
 _SPARK_ROWS = "bundle long, kind string, body binary"
 
@@ -17,16 +25,25 @@ _SPARK_ROWS = "bundle long, kind string, body binary"
 def collect_frame(
     session: SparkSession, parts: Sequence[bytes], run_parts: _RunParts
 ) -> list[Reported]:
-    """Run ``run_parts`` on each part, one task for each, and return what they yield."""
-    count = len(parts)
+    """Run ``run_parts`` on each part, one task for each, and return what they yield.
+
+    A server that does not let a session say how many tasks it wants puts several parts in a task.
+    """
+    frame = frame_of_tasks(session, parts, run_parts)
+    with one_task_per_row(session, len(parts)):
+        return [(row.bundle, row.kind, bytes(row.body)) for row in frame.collect()]
+
+
+def frame_of_tasks(session: SparkSession, parts: Sequence[bytes], run_parts: _RunParts) -> Any:
+    """Return the DataFrame whose tasks run ``run_parts``, each on the part in its row."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield rows_as_arrow(list(run_parts([parts[number]])))
+            for part in batch.column(0).to_pylist():
+                yield rows_as_arrow(list(run_parts([part])))
 
-    frame = session.range(0, count, 1, count).mapInArrow(run, _SPARK_ROWS)
-    return [(row.bundle, row.kind, bytes(row.body)) for row in frame.collect()]
+    frame = session.createDataFrame([(part,) for part in parts], _PARTS)
+    return frame.mapInArrow(run, _SPARK_ROWS)
 
 
 def rows_as_arrow(rows: list[Reported]) -> pa.RecordBatch:

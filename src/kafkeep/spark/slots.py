@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
-from contextlib import suppress
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
-from kafkeep.options.spark import fixed_slots, slots_on_demand, usable_cores
+from kafkeep.options.spark import fixed_slots, slots_on_demand
 from kafkeep.spark import internals
+from kafkeep.spark.server_slots import running_slots_of_server
 from kafkeep.spark.session import Session, context_of
 
 _START_S = 30.0
@@ -18,7 +16,6 @@ _START_S = 30.0
 _SETTLE_S = 1.0
 _PROMISED_S = 5.0
 _POLL_S = 0.05
-_SPLITS = re.compile(r"\bRange \(.*\bsplits=(\d+)")
 
 
 def task_slots(session: Session) -> int:
@@ -30,7 +27,7 @@ def task_slots(session: Session) -> int:
     context = context_of(session)
     if context is None:
         assert not isinstance(session, SparkContext)
-        return _slots_of_server(session)
+        return running_slots_of_server(session)
     running = running_slots(session)
     if not runs_on_cluster(session):
         return running
@@ -82,11 +79,3 @@ def await_executors(session: Session) -> None:
         if seen and (0 < wanted <= seen or now - changed >= settle_s):
             return
         time.sleep(_POLL_S)
-
-
-def _slots_of_server(session: SparkSession) -> int:
-    """Ask a Spark Connect server into how many tasks it would cut a range; no job runs for it."""
-    with suppress(Exception):
-        if found := _SPLITS.search(internals.explain(session.range(1))):
-            return max(1, int(found[1]))
-    return usable_cores()

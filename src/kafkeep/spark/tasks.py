@@ -4,8 +4,8 @@ A task yields small rows that say what it did; record data never passes through 
 
 On a classic session the job is an RDD with one partition for each bundle: each task gets its own
 bundle only, and the JVM has nothing to plan. A DataFrame would have it load Spark SQL, which takes
-half a second of each run. Spark Connect has no RDDs: there the job is a DataFrame of numbers, and
-all bundles travel with the function.
+half a second of each run. Spark Connect has no RDDs: there the job is a DataFrame with one row for
+each task, which holds its bundle.
 
 A job on a classic session has a group of its own. It is counted while it runs, and cancelled when
 nobody wants it any more.
@@ -191,7 +191,7 @@ def _collect_rdd(context: SparkContext, bundles: Sequence[T], task: Task[T]) -> 
 def _collect_frame(
     session: SparkSession, bundles: Sequence[T], run: _RunParts
 ) -> Sequence[_Reported]:
-    """Run the tasks as a DataFrame of their numbers."""
+    """Run the tasks as a DataFrame with a row for each bundle."""
     from kafkeep.spark.frame_tasks import collect_frame  # noqa: PLC0415 - of Spark SQL and Arrow
 
     parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
