@@ -27,11 +27,14 @@ from tests.support.run_kafkeep import (
     parent_of,
     signal_group,
 )
+from tests.support.spark_cluster import spark_cluster
 from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.dev import DevStatus
 from kafkeep.dev.process import Ports
 from kafkeep.spark.frame_tasks import Reported, collect_frame, frame_of_tasks
+from kafkeep.spark.server_slots import one_task_per_row
+from kafkeep.spark.slots import running_slots, task_slots
 
 pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
@@ -219,3 +222,22 @@ def test_a_task_receives_its_own_bundle_only(server: str) -> None:
         reported = collect_frame(session, parts, report)
         assert sorted(reported) == [(number, "part", part) for number, part in enumerate(parts)]
         assert session.conf.get(LEAF_TASKS) == "3", "what the caller set is back"
+
+
+def test_slots_are_those_of_all_executors_that_a_server_may_start(tmp_path: Path) -> None:
+    dynamic = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.initialExecutors": "0",
+        "spark.dynamicAllocation.maxExecutors": "5",
+        "spark.executor.cores": "2",
+    }
+    with (
+        spark_cluster(tmp_path / "cluster", envs=()) as cluster,
+        connect_server(tmp_path, master=cluster.address, conf=dynamic) as running,
+        connected(running.address) as session,
+    ):
+        assert task_slots(session) == 10
+        with one_task_per_row(session, 70):
+            assert task_slots(session) == 10
+            assert running_slots(session) < 70, "rows of a job are not slots"

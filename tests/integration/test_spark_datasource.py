@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from kafkeep.errors import EnvironmentFault
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
+from kafkeep.spark.datasource.slices import MIN_PIECE_BYTES
 from kafkeep.store.open import open_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.core(suite="dataframe")]
@@ -194,3 +196,38 @@ def test_a_spark_without_python_data_sources_is_refused_by_name(
         import_module("kafkeep.spark.datasource.source")
     assert refused.value.exit_code == 1
     assert "Spark 4.0 or newer" in refused.value.hint
+
+
+@needs_data_sources
+def test_a_registered_format_plans_for_the_tasks_that_the_session_runs_at_once(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkeep.spark.datasource.source import BUNDLES_PER_CORE, register
+
+    rows = [Record(i, BEGIN, None, random.randbytes(MIN_PIECE_BYTES // 8)) for i in range(160)]
+    whole = OffsetRange(0, len(rows))
+    store = open_store(str(tmp_path))
+    entry, body = make_object(PartitionId("large", 1, 0), whole, rows)
+    store.put_new(entry.key, body)
+    log = CommitLog.open(store, "backup", writer="test", now_ms=lambda: BEGIN)
+    info = TopicInfo(
+        topic="large",
+        incarnation=1,
+        topic_id="id-large",
+        partitions=1,
+        replication_factor=1,
+        configs={},
+    )
+    positions = {entry.partition_id: whole.end}
+    log.append(Changes(entries=(entry,), topics=(info,), positions=positions))
+
+    def tasks(**options: str) -> int:
+        return load(session, tmp_path, **options).rdd.getNumPartitions()
+
+    for slots in (1, 5):
+        with monkeypatch.context() as patch:
+            patch.setattr("kafkeep.spark.slots.task_slots", lambda _session, found=slots: found)
+            register(session)
+        assert tasks() == tasks(numPartitions=str(slots * BUNDLES_PER_CORE))
+    assert tasks() > tasks(numPartitions="3")
+    register(session)

@@ -22,6 +22,15 @@ UNLIMITED_SLOTS = 32
 made, and the cluster decides how many of them run at a time."""
 _INFINITE = (1 << 31) - 1
 """Spark's default of the greatest number of executors."""
+SLOT_KEYS = (
+    "spark.master",
+    "spark.dynamicAllocation.enabled",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.executor.cores",
+    "spark.cores.max",
+    "spark.task.cpus",
+)
+"""The settings that say how many tasks Spark may run, where a session does not list all."""
 _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 
 
@@ -264,9 +273,11 @@ def expected_slots(options: SparkOptions) -> int:
 def slots_on_demand(conf: Mapping[str, str], cores_of_executor: int = 1) -> int:
     """Return how many tasks run at once when dynamic allocation has started all it may.
 
-    0 without dynamic allocation. ``cores_of_executor`` counts where ``spark.executor.cores`` is not
-    set.
+    0 without dynamic allocation, and on a local master, which ignores it. ``cores_of_executor``
+    counts where ``spark.executor.cores`` is not set.
     """
+    if conf.get("spark.master", "").partition("[")[0] == "local":
+        return 0
     if conf.get("spark.dynamicAllocation.enabled", "").strip().lower() != "true":
         return 0
     cores = _number(conf, "spark.executor.cores") or cores_of_executor

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
-from kafkeep.options.spark import fixed_slots, slots_on_demand
+from kafkeep.options.spark import SLOT_KEYS, fixed_slots, slots_on_demand
 from kafkeep.spark import internals
 from kafkeep.spark.server_slots import running_slots_of_server
 from kafkeep.spark.session import Session, context_of
@@ -27,14 +29,13 @@ def task_slots(session: Session) -> int:
     context = context_of(session)
     if context is None:
         assert not isinstance(session, SparkContext)
-        return running_slots_of_server(session)
+        running = running_slots_of_server(session)
+        return max(running, slots_on_demand(_settings_of_server(session)))
     running = running_slots(session)
     if not runs_on_cluster(session):
         return running
     conf = dict(context.getConf().getAll())
-    return max(
-        running, slots_on_demand(conf, running // max(1, internals.count_executors(context)))
-    )
+    return max(running, slots_on_demand(conf, running // max(1, internals.count_executors(context))))
 
 
 def running_slots(session: Session) -> int:
@@ -45,7 +46,8 @@ def running_slots(session: Session) -> int:
     """
     context = context_of(session)
     if context is None:
-        return task_slots(session)
+        assert not isinstance(session, SparkContext)
+        return running_slots_of_server(session)
     return internals.concurrent_tasks(context) or max(1, int(context.defaultParallelism))
 
 
@@ -79,3 +81,13 @@ def await_executors(session: Session) -> None:
         if seen and (0 < wanted <= seen or now - changed >= settle_s):
             return
         time.sleep(_POLL_S)
+
+
+def _settings_of_server(session: SparkSession) -> dict[str, str]:
+    """Return what a session of Spark Connect shows of the settings of its server."""
+    conf = {}
+    with suppress(Exception):  # managed Spark may not show them
+        for key in SLOT_KEYS:
+            if (value := session.conf.get(key, None)) is not None:
+                conf[key] = value
+    return conf

@@ -23,6 +23,7 @@ STANDALONE = "spark.master=spark://m:7077"
         ({DYNAMIC: "true", MOST: "8", CORES: "4", "spark.task.cpus": "2"}, 16),
         ({DYNAMIC: "true", MOST: "8", CORES: "4", "spark.cores.max": "10"}, 10),
         ({DYNAMIC: "true", "spark.cores.max": "6"}, 6),
+        ({DYNAMIC: "true", MOST: "8", "spark.master": "local[2]"}, 0),
         ({DYNAMIC: "true"}, UNLIMITED_SLOTS),
         ({DYNAMIC: "true", MOST: str((1 << 31) - 1), CORES: "2"}, UNLIMITED_SLOTS),
     ],

@@ -69,12 +69,22 @@ TASK_BYTES = 128 << 20
 
 
 def register(session: SparkSession) -> None:
-    """Make the format known to a session that did not find it by itself."""
-    session.dataSource.register(KafkeepSource)
+    """Make the format known to a session, with the number of tasks that it runs at once now.
+
+    Spark plans a read in a process that knows neither the session nor its executors. A session that
+    found the format by itself therefore counts the cores of the driver's machine.
+    """
+    from kafkeep.spark.slots import task_slots  # noqa: PLC0415 - tasks read without it
+
+    bound = type(KafkeepSource.__name__, (KafkeepSource,), {"slots": task_slots(session)})
+    session.dataSource.register(bound)
 
 
 class KafkeepSource(DataSource):  # type: ignore[misc]
     """An archive, or one log of it, read as Spark's Kafka source would read the topics."""
+
+    slots: int | None = None
+    """How many tasks the session runs at once, if it was asked."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,7 +98,8 @@ class KafkeepSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: object) -> KafkeepReader:
         """Return the reader for these options."""
-        return KafkeepReader({key.lower(): value for key, value in self.options.items()})
+        options = {key.lower(): value for key, value in self.options.items()}
+        return KafkeepReader(options, slots=self.slots)
 
 
 class _PushFilters:
@@ -107,12 +118,13 @@ class _PushFilters:
 class KafkeepReader(DataSourceReader):  # type: ignore[misc]
     """Plans in one Python process beside the driver, reads in tasks; it travels by pickle."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], *, slots: int | None = None) -> None:
         path = options.get("path")
         if not path:
             raise UsageError("no archive given", hint="Say which with .load('s3://bucket/prefix').")
         check_known(options)
         self._path = path
+        self._slots = slots
         self._options = dict(options)
         topics = options.get("topics")
         self._topics = frozenset(name.strip() for name in topics.split(",")) if topics else None
@@ -143,7 +155,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
             for topic, (view, mine) in chosen.items()
             if any(entry.format != SEGMENT for entry in mine)
         }
-        count = asked or task_count(entry.size_bytes for entry in entries)
+        count = asked or task_count((entry.size_bytes for entry in entries), self._slots)
         planned = plan_slices(entries, self._wanted, count, reading)
         # Without any partition Spark would ask for one with the value None.
         return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
@@ -176,13 +188,13 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         return load_views(store, names, at_ms)
 
 
-def task_count(sizes: Iterable[int]) -> int:
+def task_count(sizes: Iterable[int], slots: int | None = None) -> int:
     """Return how many tasks read objects of these sizes.
 
-    The process that plans is not the driver, and cannot ask how many run at once. So their size
-    decides, and this machine's cores for what is small.
+    Their size decides, and for what is small the tasks that run at once; this machine's cores where
+    nobody knows them.
     """
-    return max(BUNDLES_PER_CORE * usable_cores(), -(-sum(sizes) // TASK_BYTES))
+    return max(BUNDLES_PER_CORE * (slots or usable_cores()), -(-sum(sizes) // TASK_BYTES))
 
 
 def iter_piece(
