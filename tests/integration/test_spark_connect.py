@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -35,6 +36,7 @@ from kafkeep.dev.process import Ports
 from kafkeep.spark.frame_tasks import Reported, collect_frame, frame_of_tasks
 from kafkeep.spark.server_slots import one_task_per_row
 from kafkeep.spark.slots import running_slots, task_slots
+from kafkeep.spark.tasks import TaskRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
@@ -241,3 +243,26 @@ def test_slots_are_those_of_all_executors_that_a_server_may_start(tmp_path: Path
         with one_task_per_row(session, 70):
             assert task_slots(session) == 10
             assert running_slots(session) < 70, "rows of a job are not slots"
+
+
+def test_a_tag_of_the_job_says_what_it_does(tmp_path: Path) -> None:
+    def nothing(_bundle: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        return iter(())
+
+    events = tmp_path / "events"
+    events.mkdir()
+    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    logged |= {"spark.eventLog.compress": "false"}
+
+    def log() -> str:
+        return "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+
+    with connect_server(tmp_path, conf=logged) as running, connected(running.address) as session:
+        runner = TaskRunner(session)
+        shown = "backup prod, cycle 3: 12 partitions, 582.0 MiB"
+        runner.run_tasks(["hunter2"], nothing, label="backup", description=shown)
+        until(lambda: "SparkListenerJobEnd" in log(), "the job is logged")
+        found = set(re.findall(r'"spark.job.tags":"([^"]+)"', log()))
+        assert any("backup prod; cycle 3: 12 partitions; 582.0 MiB" in tags for tags in found)
+        assert "hunter2" not in log(), "what a task receives is not logged"
+        assert not session.getTags()

@@ -18,26 +18,32 @@ from pyspark.sql import SparkSession
 CANCEL_AFTER_S = 10.0
 """How long tasks may continue after ``stop``: enough to finish, if nothing holds them up."""
 _POLL_SECONDS = 0.2
+_TAG_SEPARATOR = ","
+"""Spark refuses it in a tag."""
 
 
 @contextmanager
 def watch_operation(
     session: SparkSession,
     *,
+    description: str,
     count: int,
     on_progress: Callable[[int, int], None] | None,
     stop: threading.Event | None,
 ) -> Iterator[None]:
     """Run the body's operation under a tag; cancel it when the body is interrupted.
 
-    It is cancelled as well when it has not ended some seconds after ``stop`` was set.
+    It is cancelled as well when it has not ended some seconds after ``stop`` was set. A second tag
+    describes the operation: a server describes its jobs itself, by the first bytes of the request.
     """
     tag = f"kafkeep-{uuid.uuid4().hex}"
     done = threading.Event()
     report = None
     if on_progress is not None and hasattr(session, "registerProgressHandler"):  # Spark 4.0
         report = _Progress(count, on_progress)
-    session.addTag(tag)
+    shown = description.replace(_TAG_SEPARATOR, ";")
+    for each in (tag, shown):
+        session.addTag(each)
     if report is not None:
         session.registerProgressHandler(report)
     if stop is not None:
@@ -52,7 +58,8 @@ def watch_operation(
         raise
     finally:
         done.set()
-        session.removeTag(tag)
+        for each in (tag, shown):
+            session.removeTag(each)
         if report is not None:
             session.removeProgressHandler(report)
 

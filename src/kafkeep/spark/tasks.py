@@ -121,12 +121,13 @@ class TaskRunner:
         """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
 
         Messages call the run ``label``; Spark's pages show ``description``, or the label without
-        one. ``task`` and the bundles are pickled. The task runs on executors, and may run again for
-        a bundle when a worker was lost, or when it raised TransientError or something unexpected.
-        Its effects must tolerate that. The rows returned are those of one whole attempt. Any other
-        KafkeepError ends the run at once with the same error here, the first by bundle. When Spark
-        gives up on a bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C
-        cancels the job, and so does ``stop`` when tasks have not ended some seconds later.
+        one: on Spark Connect as a tag of the job. ``task`` and the bundles are pickled. The task
+        runs on executors, and may run again for a bundle when a worker was lost, or when it raised
+        TransientError or something unexpected. Its effects must tolerate that. The rows returned
+        are those of one whole attempt. Any other KafkeepError ends the run at once with the same
+        error here, the first by bundle. When Spark gives up on a bundle, TransientError (or
+        KafkeepError) says why in a sentence. Ctrl-C cancels the job, and so does ``stop`` when
+        tasks have not ended some seconds later.
         """
         if not bundles:
             return []
@@ -159,12 +160,16 @@ class TaskRunner:
         stop: threading.Event | None,
     ) -> Sequence[_Reported]:
         context = context_of(self.driver)
-        if context is None:  # Connect has no job groups of this kind, and no pools
+        if context is None:  # Connect has tags instead of job groups, and no pools
             run: _RunParts = _RunBundles(task)
             if self._resident is not None:
                 run = RunInEnvironment(CommandEnvironment.current(), run)
             with watch_operation(
-                self.session, count=len(bundles), on_progress=on_progress, stop=stop
+                self.session,
+                description=description,
+                count=len(bundles),
+                on_progress=on_progress,
+                stop=stop,
             ):
                 return _collect_frame(self.session, bundles, run)
         with watch_job(
