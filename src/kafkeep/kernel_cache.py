@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -49,10 +49,35 @@ class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_ContentLocator,)
 
 
+class NotCompiledError(Exception):
+    """A kernel is not in the cache, and nobody wants to wait until it is compiled."""
+
+
+_is_read_only = False
+
+
+@contextmanager
+def cached_kernels_only() -> Iterator[None]:
+    """Raise NotCompiledError, in any thread, where the body would compile a kernel."""
+    global _is_read_only  # noqa: PLW0603
+    _is_read_only = True
+    try:
+        yield
+    finally:
+        _is_read_only = False
+
+
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """The cache of one kernel. One that cannot be written is used as it is."""
 
     _impl_class = _KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return compiled code, or None if it is not there and may be compiled."""
+        found = super().load_overload(sig, target_context)
+        if found is None and _is_read_only:
+            raise NotCompiledError
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store compiled code where others find it, if that is possible."""

@@ -14,11 +14,18 @@ if TYPE_CHECKING:
 
 _SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3.store:load_models")
 
-BACKUP = ("kafkeep.backup.task", *_SHARED)
-SINK = (*BACKUP, "kafkeep.objects.compile_kernels:compile_sink_kernels")
+BACKUP = (
+    "kafkeep.backup.task",
+    "kafkeep.objects.compile_kernels:compile_backup_kernels",
+    "kafkeep.store.s3:load_models",
+)
 RESTORE = ("kafkeep.restore.task", *_SHARED)
 COMPARE = ("kafkeep.compare.task", *_SHARED)
-SERVICE = tuple(dict.fromkeys((*SINK, *RESTORE)))
+SERVICE = (
+    *dict.fromkeys((*BACKUP, *RESTORE)),
+    "kafkeep.objects.compile_kernels:load_sink_kernels",
+)
+"""Of sinks only what is compiled already: a service, or a session, may never run one."""
 DRILL = tuple(dict.fromkeys((*RESTORE, *COMPARE)))
 RESIDENT = tuple(dict.fromkeys((*SERVICE, *COMPARE)))
 DEMO = tuple(dict.fromkeys((*BACKUP, *RESTORE)))

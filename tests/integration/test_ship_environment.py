@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,6 +58,11 @@ def pack(folder: Path, environ: Mapping[str, str]) -> None:
     )
 
 
+def kernels(environment: Path) -> frozenset[str]:
+    """Return the names of the compiled loops in an environment."""
+    return frozenset(path.name for path in environment.glob("lib/python*/**/kafkeep/**/*.nbc"))
+
+
 def test_executors_run_the_wheel_in_the_environment_that_travels_with_the_job(
     s3_env: DevStatus, cluster: Cluster, topic_name: str, archive_address: str, tmp_path: Path
 ) -> None:
@@ -64,9 +70,11 @@ def test_executors_run_the_wheel_in_the_environment_that_travels_with_the_job(
     for partition in range(2):
         cluster.fill(topic_name, 100, partition)
     # Nothing of the checkout is found but by the archive.
-    hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "VIRTUAL_ENV")
+    hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "VIRTUAL_ENV", "KAFKEEP_CACHE", "NUMBA_CACHE_DIR")
     environ = {name: text for name, text in os.environ.items() if name not in hidden}
     pack(tmp_path, environ)
+    with tarfile.open(tmp_path / "kafkeep-env.tar.gz") as packed:
+        assert any(name.endswith(".nbc") for name in packed.getnames()), "kernels travel with it"
     _, submit = blocks("Standalone")
     with spark_cluster(tmp_path / "spark", [dict.fromkeys(hidden, "")] * 2) as fleet:
         for given, wanted in (
@@ -82,7 +90,8 @@ def test_executors_run_the_wheel_in_the_environment_that_travels_with_the_job(
         installed = tmp_path / "kafkeep-env" / "bin"
         run(submit, tmp_path, {**environ, "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}"})
         assert "Running task" in fleet.logs_of_executors()
-        shipped = [str(path) for path in (tmp_path / "spark").glob("worker-*/*/*/env/bin/python")]
-    assert shipped, "the archive was unpacked where executors ran"
+        shipped = [path.parents[1] for path in (tmp_path / "spark").glob("*/*/*/env/bin/python")]
+        assert shipped, "the archive was unpacked where executors ran"
+        assert len({kernels(folder) for folder in (tmp_path / "kafkeep-env", *shipped)}) == 1
     info = kafkeep("info", "--archive", archive_address, "--output", "json").expect()
     assert '"records":200' in info.stdout.replace(" ", "")

@@ -73,3 +73,9 @@ def test_workers_of_a_sink_preload_the_kernels_of_its_format_alone() -> None:
     for format in ("json", "avro", "parquet"):
         assert SINKS[format] == (*preload.BACKUP, f"{prefix}{format}_kernels")
     assert (*SINKS["parquet"], f"{prefix}typed_kernels") == TYPED
+
+
+def test_the_start_of_a_service_or_a_session_compiles_the_kernels_of_segments_alone() -> None:
+    for workers in (preload.SERVICE, preload.RESIDENT):
+        compiled = {name.partition(":")[2] for name in workers if ":compile_" in name}
+        assert compiled == {"compile_backup_kernels", "compile_kernels"}

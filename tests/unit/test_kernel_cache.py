@@ -21,12 +21,24 @@ counts = [sum(counter.values()) for counter in (stats.cache_hits, stats.cache_mi
 print(json.dumps([str(stats.cache_path), *counts]))
 """
 
+ONLY_CACHED = """
+from kafkeep.kernel_cache import NotCompiledError, cached_kernels_only
+try:
+    with cached_kernels_only():
+        _crc(view_bytes(b"key"), 0, 3, _TABLES)
+except NotCompiledError:
+    assert not _crc.signatures
+"""
 
-def run_from(packages: Path, home: Path, **environment: str) -> tuple[Path, int, int]:
+
+def run_from(
+    packages: Path, home: Path, before: str = "", **environment: str
+) -> tuple[Path, int, int]:
     """Call a kernel of the package in this folder; return its cache, and its hits and misses."""
+    program = RUN.replace("\n_crc(", f"\n{before}\n_crc(")
     inherited = {k: v for k, v in os.environ.items() if not k.endswith(("_CACHE", "_CACHE_DIR"))}
     done = subprocess.run(
-        [sys.executable, "-c", RUN],
+        [sys.executable, "-c", program],
         env={**inherited, "PYTHONPATH": str(packages), "HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -80,3 +92,11 @@ def test_a_cache_that_cannot_be_written_stops_no_kernel(tmp_path: Path) -> None:
     packages = Path(kafkeep.__file__).parents[1]
     folder, hits, misses = run_from(packages, tmp_path, KAFKEEP_CACHE=str(tmp_path))
     assert not folder.is_relative_to(tmp_path) and (hits, misses) == (0, 1)
+
+
+def test_a_kernel_is_compiled_after_a_preload_that_found_none(tmp_path: Path) -> None:
+    built, home = copy_package(tmp_path / "built"), tmp_path / "home"
+    _, hits, misses = run_from(built, home, ONLY_CACHED)
+    assert hits == 0 and misses >= 1
+    _, hits, misses = run_from(built, home, ONLY_CACHED)
+    assert (hits, misses) == (1, 0), "the preload has loaded it"
