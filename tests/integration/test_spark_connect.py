@@ -266,3 +266,19 @@ def test_a_tag_of_the_job_says_what_it_does(tmp_path: Path) -> None:
         assert any("backup prod; cycle 3: 12 partitions; 582.0 MiB" in tags for tags in found)
         assert "hunter2" not in log(), "what a task receives is not logged"
         assert not session.getTags()
+
+
+def test_a_session_is_opened_in_the_public_way_when_the_client_has_other_classes(
+    server: str,
+) -> None:
+    script = f"""
+from pyspark.sql.connect import client, session
+from kafkeep.spark.internals.connect import open_client
+vars(client).pop("DefaultChannelBuilder", None)  # Spark 3.5 has another
+opened = open_client("{server}/", user="me", options={{}}, retries=1)
+print(opened.range(3).count())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "3\n", done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkeep.spark import internals
+from kafkeep.spark.internals import classic
 from kafkeep.spark.session import has_stopped
 from kafkeep.spark.tasks import TaskRunner
 
@@ -21,7 +21,7 @@ def double(bundle: int) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_tasks_run_when_pyspark_lacks_its_private_names(
     open_spark: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(internals, "RDD", None)  # so its private constructor fails
+    monkeypatch.setattr(classic, "RDD", None)  # so its private constructor fails
     rows = open_spark.run_tasks(range(5), double, label="test")
     assert [row.body["value"] for row in rows] == [0, 2, 4, 6, 8]
 
@@ -30,8 +30,8 @@ def test_a_context_is_found_and_counts_as_running_when_pyspark_lacks_its_private
     open_spark: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = open_spark.session.sparkContext
-    monkeypatch.setattr(internals, "SparkContext", object)
-    assert internals.active_context() is context
+    monkeypatch.setattr(classic, "SparkContext", object)
+    assert classic.active_context() is context
     with monkeypatch.context() as patch:
         patch.delattr(context, "_jsc")
         assert not has_stopped(context)

@@ -94,6 +94,26 @@ print("fine")
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
 
 
+@pytest.mark.core(suite="session")
+def test_pyspark_starts_its_jvm_when_the_lean_one_does_not(tmp_path: Path) -> None:
+    script = """
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark import jvm
+from kafkeep.spark.background_session import BackgroundSession
+
+def task(bundle):
+    yield "done", {"bundle": bundle}
+
+jvm.GATEWAY_CLASS = "org.apache.spark.NoSuchGateway"
+with BackgroundSession(SparkOptions.load()) as session:
+    assert len(session.session().run_tasks(range(5), task, label="x")) == 5
+    assert session.is_alive()
+print("fine")
+"""
+    done = run(script, tmp_path)
+    assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
+
+
 def test_a_jvm_that_does_not_start_is_reported_in_one_sentence(tmp_path: Path) -> None:
     script = """
 from kafkeep.options.spark import SparkOptions

@@ -24,6 +24,7 @@ from kafkeep.spark.session import (
     active_session,
     has_stopped,
     join_resident,
+    owned_jvm,
     start_session,
     stop_session,
 )
@@ -153,6 +154,8 @@ class BackgroundSession:
             self._claim.release()
             self._claim, self._jvm = None, launch_jvm(self._options)
         runner = TaskRunner(start_session(self._options, jvm=self._jvm))
+        if self._jvm is not owned_jvm():  # it did not start
+            self._jvm = None
         on_cluster = runs_on_cluster(runner.driver)
         if on_cluster:
             await_executors(runner.driver)

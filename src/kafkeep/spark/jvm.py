@@ -28,6 +28,12 @@ from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java
 from kafkeep.spark.class_archive import ClassArchive
 from kafkeep.spark.failure import KEEP_LOG_HINT, find_cause, named_log
+from kafkeep.spark.internals.gateway import (
+    GATEWAY_CLASS,
+    GATEWAY_PORT,
+    gateway_environment,
+    read_gateway,
+)
 
 PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -69,7 +75,7 @@ WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
-_NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+_NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", GATEWAY_PORT)
 
 
 def can_start_lean(options: SparkOptions) -> bool:
@@ -108,8 +114,7 @@ class Jvm:
                     hint=f"The machine may be too busy. {KEEP_LOG_HINT}",
                 )
             time.sleep(0.01)
-        data = info.read_bytes()
-        return int.from_bytes(data[:4], "big"), data[8:].decode()
+        return read_gateway(info)
 
     def has_ended(self) -> bool:
         """Tell whether the process is gone, or goes in this moment."""
@@ -147,7 +152,7 @@ def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
     command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(write_to)]
     command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
     command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
-    command += ["org.apache.spark.api.python.PythonGatewayServer"]
+    command += [GATEWAY_CLASS]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -212,7 +217,7 @@ def _environment(options: SparkOptions, home: Path, folder: Path) -> Mapping[str
     return {
         **WORKER_MEMORY,
         **os.environ,
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"),
+        **gateway_environment(folder / "gateway"),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
         "PYTHONHASHSEED": "0",
         "SPARK_CONNECT_MODE": "0",
@@ -242,7 +247,7 @@ def read_jvm() -> JvmFacts | None:
         return None
     from py4j.protocol import Py4JError  # noqa: PLC0415
 
-    from kafkeep.spark.internals import active_context, jvm_of  # noqa: PLC0415
+    from kafkeep.spark.internals.classic import active_context, jvm_of  # noqa: PLC0415
 
     context = active_context()
     jvm = None if context is None else jvm_of(context)

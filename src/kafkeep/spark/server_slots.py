@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import usable_cores
-from kafkeep.spark import internals
+from kafkeep.spark.internals.connect import explain
 
 _LEAF_TASKS = "spark.sql.leafNodeDefaultParallelism"
 _SPLITS = re.compile(r"\bRange \(.*\bsplits=(\d+)")
@@ -90,6 +90,6 @@ def _put_back(session: SparkSession, setting: str | None) -> None:
 def _ask(session: SparkSession) -> int:
     """Return into how many tasks the server would cut a range."""
     with suppress(Exception):
-        if found := _SPLITS.search(internals.explain(session.range(1))):
+        if found := _SPLITS.search(explain(session.range(1))):
             return max(1, int(found[1]))
     return usable_cores()

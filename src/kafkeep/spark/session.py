@@ -9,7 +9,6 @@ import socket
 import sys
 import warnings
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -22,8 +21,10 @@ from pyspark.sql import SparkSession
 
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java, usable_cores
-from kafkeep.spark import internals
 from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
+from kafkeep.spark.internals import classic
+from kafkeep.spark.internals.connect import require_packages
+from kafkeep.spark.internals.gateway import named_gateway
 from kafkeep.spark.jvm import LOG4J, WORKER_MEMORY, Jvm, can_start_lean, launch_jvm
 from kafkeep.spark.resident.claim import SessionClaim
 from kafkeep.spark.resident.connection import open_session
@@ -120,20 +121,20 @@ def active_session() -> Session | None:
         active = SparkSession.getActiveSession()
         if active is not None:
             return active
-    return internals.active_context()  # active sessions are known by thread
+    return classic.active_context()  # active sessions are known by thread
 
 
 def context_of(session: Session) -> SparkContext | None:
     """Return the context of a session whose driver is here; None for one of Spark Connect."""
     if isinstance(session, SparkContext):
         return session
-    return session.sparkContext if internals.is_classic(session) else None
+    return session.sparkContext if classic.is_classic(session) else None
 
 
 def has_stopped(session: Session) -> bool:
     """Whether Spark itself has ended the application: a master did, or lost all its executors."""
     context = context_of(session)
-    return context is not None and internals.is_stopped(context)
+    return context is not None and classic.is_stopped(context)
 
 
 def why_stopped(session: Session) -> tuple[str, str]:
@@ -143,6 +144,11 @@ def why_stopped(session: Session) -> tuple[str, str]:
     if session is _Owned.session and _Owned.jvm is not None:
         return find_cause(_Owned.jvm.log), KEEP_LOG_HINT
     return "its master ended it", "See the driver's log, and the page of the master."
+
+
+def owned_jvm() -> Jvm | None:
+    """Return the JVM of the session that was started here, unless PySpark launched it."""
+    return _Owned.jvm
 
 
 def stop_session(session: Session) -> None:
@@ -159,7 +165,7 @@ def stop_session(session: Session) -> None:
                 session.stop()  # Spark Connect would ask a server that is gone for ten minutes
     if jvm is None:
         return
-    internals.forget_jvm()
+    classic.forget_jvm()
     jvm.stop()
     if jvm.archive is not None:
         jvm.archive.build_in_background()
@@ -169,7 +175,7 @@ def abandon_session(jvm: Jvm) -> None:
     """Forget whatever was started in a JVM that is being killed, and end that JVM."""
     if _Owned.jvm is jvm:
         _Owned.session = _Owned.jvm = None
-        internals.forget_jvm()
+        classic.forget_jvm()
     jvm.stop()
 
 
@@ -181,21 +187,38 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> Session:
     if jvm is None:
         return _start_by_submit(options)
     _Owned.jvm = jvm
-    port, secret = jvm.wait_ready()
-    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    try:
+        port, secret = jvm.wait_ready()
+    except EnvironmentFault as fault:
+        return _start_after(fault, options, jvm)
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(_settings(options, jvm.folder).items()))
-    try:
+    with named_gateway(port, secret):
         context = SparkContext(conf=conf)
-    finally:
-        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    internals.silence_accumulators(context)  # a job whose JVM dies reports it
+    classic.silence_accumulators(context)  # a job whose JVM dies reports it
     return context
+
+
+def _start_after(fault: EnvironmentFault, options: SparkOptions, jvm: Jvm) -> SparkSession:
+    """Let PySpark start its JVM where ours ended by itself; raise ``fault`` if that fails too.
+
+    A release of Spark may need a JVM that is started in another way.
+    """
+    if (jvm.process.poll() or 0) <= 0:  # it is slow, or somebody ended it
+        raise fault
+    _log.debug("%s; PySpark starts one by itself", fault.message)
+    _Owned.jvm = None
+    jvm.stop()
+    try:
+        return _start_by_submit(options)
+    except (PySparkException, Py4JError, OSError) as error:
+        _stop_half_started()
+        raise fault from error
 
 
 def _start_remote(remote: str, options: SparkOptions) -> SparkSession:
     """Open a session on a Spark Connect server, which is asked for at once: Spark would not."""
-    import_module("pyspark.sql.connect.session")  # fails where its packages are not installed
+    require_packages()
     if not answers(remote):
         raise ConnectionError("no answer")
     builder = SparkSession.builder.remote(remote)
@@ -225,11 +248,11 @@ _CONNECT_SECONDS = 20.0
 
 def _stop_half_started() -> None:
     """Stop a context whose session did not start, or it would be taken for an active one."""
-    context = internals.active_context()
+    context = classic.active_context()
     if context is not None:
         with suppress(Exception):  # its JVM may be gone
             context.stop()
-        internals.forget_context()
+        classic.forget_context()
 
 
 def _not_started(error: Exception, options: SparkOptions) -> EnvironmentFault:
@@ -274,7 +297,7 @@ def _start_by_submit(options: SparkOptions) -> SparkSession:
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list({**settings, **options.conf, _EXTRA_JAVA: java.strip()}.items()))
     log = SparkLog.create()
-    if internals.launch_logged_jvm(conf, log.path):
+    if classic.launch_logged_jvm(conf, log.path):
         _Owned.log = log
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import SLOT_KEYS, fixed_slots, slots_on_demand
-from kafkeep.spark import internals
+from kafkeep.spark.internals import classic
 from kafkeep.spark.server_slots import running_slots_of_server
 from kafkeep.spark.session import Session, context_of
 
@@ -35,7 +35,7 @@ def task_slots(session: Session) -> int:
     if not runs_on_cluster(session):
         return running
     conf = dict(context.getConf().getAll())
-    return max(running, slots_on_demand(conf, running // max(1, internals.count_executors(context))))
+    return max(running, slots_on_demand(conf, running // max(1, classic.count_executors(context))))
 
 
 def running_slots(session: Session) -> int:
@@ -48,7 +48,7 @@ def running_slots(session: Session) -> int:
     if context is None:
         assert not isinstance(session, SparkContext)
         return running_slots_of_server(session)
-    return internals.concurrent_tasks(context) or max(1, int(context.defaultParallelism))
+    return classic.concurrent_tasks(context) or max(1, int(context.defaultParallelism))
 
 
 def runs_on_cluster(session: Session) -> bool:
@@ -73,7 +73,7 @@ def await_executors(session: Session) -> None:
     settle_s = _PROMISED_S if wanted else _SETTLE_S
     began = changed = time.monotonic()
     while (now := time.monotonic()) - began < _START_S:
-        running = internals.concurrent_tasks(context)
+        running = classic.concurrent_tasks(context)
         if running is None:
             return
         if running != seen:

@@ -29,7 +29,6 @@ from pyspark.sql import SparkSession
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.spark import internals
 from kafkeep.spark.failure import (
     explain_end,
     explain_failure,
@@ -37,6 +36,7 @@ from kafkeep.spark.failure import (
     interruption,
     is_ended_application,
 )
+from kafkeep.spark.internals import classic
 from kafkeep.spark.operation import cancel_late, watch_operation
 from kafkeep.spark.resident.claim import SessionClaim
 from kafkeep.spark.resident.environment import CommandEnvironment, RunInEnvironment
@@ -188,8 +188,8 @@ def _collect_rdd(context: SparkContext, bundles: Sequence[T], task: Task[T]) -> 
     """Run the tasks as an RDD whose partitions hold a bundle each."""
     with _DESCRIBING:
         parts = [cloudpickle.dumps(pair) for pair in enumerate(bundles)]
-        job = internals.make_rdd(context, parts).mapPartitions(_RunBundles(task))
-        internals.describe_to_jvm(job)
+        job = classic.make_rdd(context, parts).mapPartitions(_RunBundles(task))
+        classic.describe_to_jvm(job)
     return list(job.collect())
 
 

@@ -19,6 +19,7 @@ from kafkeep.failpoint import arm_from_environment
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import wire_for
 from kafkeep.options.kafka import Locations
+from kafkeep.spark.internals.workers import WORKER_MODULE, run_daemon
 from kafkeep.spark.jvm import PRELOAD_VARIABLE
 from kafkeep.store.open import open_store
 
@@ -67,14 +68,14 @@ def run() -> None:
     sys.path_importer_cache.clear()
     sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
     gc.disable()  # nothing that is imported can be freed
-    for name in ("pyarrow", "pyspark.worker", *os.environ.get(PRELOAD_VARIABLE, "").split(",")):
+    for name in ("pyarrow", WORKER_MODULE, *os.environ.get(PRELOAD_VARIABLE, "").split(",")):
         preload(name)
     # A worker collects garbage after every task. Walking what was imported here took 0.1 s each
     # time. Frozen objects are skipped, and their pages stay shared between the workers.
     gc.freeze()
     gc.enable()
     arm_from_environment()  # after the kernels were compiled: that passes failpoints too
-    import_module("pyspark.daemon").manager()
+    run_daemon()
 
 
 if __name__ == "__main__":

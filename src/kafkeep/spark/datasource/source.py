@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,6 +59,8 @@ except ImportError as error:
         " it has no Python data sources",
         hint="Install Spark 4.0 or newer. Backups and restores run on this one.",
     ) from error
+from kafkeep.spark.internals.filters import OptionalFilters
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # since Spark 4.1
 
@@ -102,19 +103,6 @@ class KafkeepSource(DataSource):  # type: ignore[misc]
         return KafkeepReader(options, slots=self.slots)
 
 
-class _PushFilters:
-    """``pushFilters`` of the reader, which a session without filter pushdown may leave uncalled.
-
-    PySpark refuses a reader there that has one of its own: it might rely on being told the filters.
-    Ours does not, so it passes for the inherited one.
-    """
-
-    def __get__(self, reader: KafkeepReader, _owner: type) -> Any:
-        bound: Any = partial(reader.narrow)
-        bound.__func__ = DataSourceReader.pushFilters
-        return bound
-
-
 class KafkeepReader(DataSourceReader):  # type: ignore[misc]
     """Plans in one Python process beside the driver, reads in tasks; it travels by pickle."""
 
@@ -130,12 +118,12 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         self._topics = frozenset(name.strip() for name in topics.split(",")) if topics else None
         self._wanted = PushedFilters(topics=self._topics)
 
-    pushFilters = _PushFilters()
-
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember what narrows the search; each filter is still Spark's to apply."""
         self._wanted = self._wanted.narrowed(filters)
         return filters
+
+    pushFilters = OptionalFilters(narrow)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Read the log and pack what is wanted into bundles of alike size."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import cast
 
 from pyspark.sql import SparkSession
 
 from kafkeep.redact import remember
+from kafkeep.spark.internals.connect import open_client
 from kafkeep.spark.resident.claim import SessionClaim
 from kafkeep.spark.resident.record import PROOF_KEY
 
@@ -21,18 +21,15 @@ def open_session(claim: SessionClaim) -> SparkSession:
     Before anything else is sent, the server must prove that it is the one that wrote the record.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write to stderr
-    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - takes 0.4 s
-    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
-    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
-
     record = claim.record
     remember(record.token, record.proof)
-    # gRPC would go through a proxy of the environment, also to this machine.
-    channel = DefaultChannelBuilder(
-        f"{record.address}/;token={record.token}", [("grpc.enable_http_proxy", 0)]
+    session = open_client(
+        f"{record.address}/;token={record.token}",
+        user=str(os.getuid()),
+        # gRPC would go through a proxy of the environment, also to this machine.
+        options={"grpc.enable_http_proxy": 0},
+        retries=_RETRIES,
     )
-    session = ConnectSession(channel, userId=str(os.getuid()))
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     if session.conf.get(PROOF_KEY) != record.proof:
         raise ConnectionError("the server is not the one that was started")
-    return cast(SparkSession, session)
+    return session

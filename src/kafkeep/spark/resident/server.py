@@ -37,7 +37,7 @@ from kafkeep.spark.resident.record import (
     start_time,
     write_record,
 )
-from kafkeep.spark.session import context_of, start_session, stop_session
+from kafkeep.spark.session import context_of, owned_jvm, start_session, stop_session
 
 _LOOK_SECONDS = 0.5
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -59,8 +59,8 @@ def run(settings: dict[str, Any]) -> None:
     jvm = launch_jvm(options)
     session = start_session(options, jvm=jvm)
     context = context_of(session)
-    if context is None:
-        raise EnvironmentFault("the resident session has no driver of its own")
+    if context is None or owned_jvm() is not jvm:
+        raise EnvironmentFault("the resident session has no driver or JVM of its own")
     record = SessionRecord(
         host=socket.gethostname(),
         pid=os.getpid(),

@@ -1,8 +1,4 @@
-"""What kafkeep uses of PySpark beyond its public API. No other module does.
-
-A release of Spark may rename or drop any of it. Each function then does the same in a public way,
-which is slower or tells less.
-"""
+"""Classic sessions: their context, their JVM, their RDDs."""
 
 from __future__ import annotations
 
@@ -57,13 +53,6 @@ def count_executors(context: SparkContext) -> int:
     with suppress(Exception):
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
     return 0
-
-
-def explain(frame: Any) -> str:
-    """Return the plan of a DataFrame as Spark prints it; empty when it cannot be had as a text."""
-    with suppress(Exception):
-        return str(frame._explain_string())
-    return ""
 
 
 def silence_accumulators(context: SparkContext) -> None:
