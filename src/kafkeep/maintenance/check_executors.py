@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import time
@@ -24,6 +25,7 @@ from kafkeep.store.open import open_store
 
 SLOW_KERNELS_S = 20.0
 """Loading compiled loops takes a second; compiling them takes longer."""
+_ROUNDS = 5
 _TIMEOUT_MS = 10_000
 _RETRY_DEADLINE_MS = 5_000
 _SHIP = "Ship the driver's environment to the executors, or install the same version there."
@@ -55,11 +57,31 @@ class ExecutorProbe:
 
 
 def check_executors(runner: TaskRunner, probe: ExecutorProbe) -> Iterator[Check]:
-    """Run the probe in every slot; yield one check for all executors that say the same."""
-    rows = runner.run_tasks(
-        [probe] * runner.slots(), run_probe, label="doctor", description="doctor: try executors"
-    )
-    yield from merge_checks([(row.body["host"], _to_check(row.body)) for row in rows])
+    """Run the probe in every slot; yield one check for all executors that say the same.
+
+    Spark places the probes. It may give an executor those of another that has just started, so they
+    run again until every executor has run one. A Spark Connect server does not say how many it has.
+    """
+    found: list[tuple[str, Check]] = []
+    answered: set[str] = set()
+    for _ in range(_ROUNDS):
+        probes = [probe] * runner.slots()
+        rows = runner.run_tasks(
+            probes, run_probe, label="doctor", description="doctor: try executors"
+        )
+        answered.update(row.body["executor"] for row in rows)
+        found += [(row.body["host"], _to_check(row.body)) for row in rows]
+        missing = runner.count_executors() - len(answered)
+        if missing <= 0:
+            break
+    yield from merge_checks(found)
+    if missing > 0:
+        yield Check(
+            CheckStatus.WARN,
+            "executors",
+            f"{missing} of {len(answered) + missing} ran none of {_ROUNDS} rounds of probes",
+            "Something else may use their slots: run it again while nothing does.",
+        )
 
 
 def merge_checks(found: Iterable[tuple[str, Check]]) -> Iterator[Check]:
@@ -76,8 +98,9 @@ def merge_checks(found: Iterable[tuple[str, Check]]) -> Iterator[Check]:
 def run_probe(probe: ExecutorProbe) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run in a task: yield the result of each check. Changes nothing."""
     host = socket.gethostname()
+    executor = f"{host}:{os.getppid()}"  # each has a daemon that forks its workers
     for check in _checks(probe):
-        yield "check", {"host": host, **check.to_json()}
+        yield "check", {"host": host, "executor": executor, **check.to_json()}
 
 
 def _checks(probe: ExecutorProbe) -> Iterator[Check]:

@@ -92,6 +92,11 @@ class TaskRunner:
         """Return how many tasks run at once now, or as soon as Spark has what they wait for."""
         return task_slots(self.driver)
 
+    def count_executors(self) -> int:
+        """Return how many executors of a cluster run now; 0 on one machine, or if nobody says."""
+        context = context_of(self.driver)
+        return 0 if context is None else classic.count_executors(context)
+
     def run_first_job(
         self,
         first: Callable[[], None] | None = None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +18,44 @@ from kafkeep.maintenance.check_executors import (
     merge_checks,
     run_probe,
 )
+from kafkeep.spark.tasks import TaskRow, TaskRunner
 
 HERE = Versions(python="3.11.7", pyspark="4.2.0", kafkeep="1.2.3")
+GOOD = Check(CheckStatus.PASS, "executor kafka", "cluster x")
+
+
+class Runner(TaskRunner):
+    """Two executors, of which the second answers from a round on."""
+
+    def __init__(self, second_from: int) -> None:
+        self.rounds = 0
+        self.second_from = second_from
+
+    def slots(self) -> int:
+        return 2
+
+    def count_executors(self) -> int:
+        return 2
+
+    def run_tasks(self, bundles: Sequence[Any], *_: Any, **_options: Any) -> list[TaskRow]:
+        self.rounds += 1
+        hosts = ["a", "b" if self.rounds >= self.second_from else "a"]
+        bodies = [{"host": host, "executor": f"{host}:1", **GOOD.to_json()} for host in hosts]
+        return [TaskRow(number, "check", body) for number, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize("second_from", [1, 3])
+def test_probes_run_again_until_every_executor_has_run_one(second_from: int) -> None:
+    runner = Runner(second_from)
+    (check,) = check_executors.check_executors(runner, ExecutorProbe(driver=HERE))
+    assert (check.verdict, check.what) == (CheckStatus.PASS, "cluster x, on a, b")
+    assert runner.rounds == second_from
+
+
+def test_an_executor_that_runs_no_probe_is_reported() -> None:
+    *_, check = check_executors.check_executors(Runner(99), ExecutorProbe(driver=HERE))
+    assert (check.verdict, check.subject) == (CheckStatus.WARN, "executors")
+    assert check.what.startswith("1 of 2 ran none")
 
 
 @pytest.mark.parametrize(
