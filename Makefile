@@ -60,7 +60,7 @@ test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is print
 test-memory: $(STAMP)  ## the memory of workers that write many open or large files
 	$(BIN)/pytest tests/integration/test_sink_memory.py -m "slow or not slow"
 
-test-matrix: $(STAMP)  ## the core suite on releases of Kafka, Spark and Java; MATRIX="kafka-2.8.2 spark-3.5" selects
+test-matrix: $(STAMP)  ## the core suite on releases of Kafka, Spark, Java and Python; MATRIX="kafka-2.8.2 spark-3.5" selects
 	$(BIN)/python -m tests.support.matrix $(MATRIX)
 
 test-stores: $(STAMP)  ## MinIO and the emulators of Google and Azure; builds them once with Go and npm

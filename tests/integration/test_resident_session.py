@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.independent_client import assert_same, count, dump
@@ -26,10 +27,10 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.class_archive import cache_folder
 from kafkeep.store.open import open_store
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(TEST_SPARK < (4, 0), reason="its Spark Connect has no token"),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.core(suite="resident")]
+needs_token = pytest.mark.skipif(
+    TEST_SPARK < (4, 0), reason="refused: Spark Connect has no token before Spark 4.0"
+)
 USED = "the resident Spark session is used"
 NOT_USED = "the resident Spark session is not used"
 COMPILING_S = 3 * PATIENCE_S
@@ -156,6 +157,7 @@ def commands(services: DevStatus, topic: str, archive_address: str) -> Commands:
     return Commands(services.bootstrap_servers, topic, archive_address)
 
 
+@needs_token
 def test_commands_share_the_session_each_with_its_own_credentials(
     resident: Resident, commands: Commands
 ) -> None:
@@ -178,6 +180,7 @@ def test_commands_share_the_session_each_with_its_own_credentials(
     assert "spark.driver.memory differs" in other.stderr
 
 
+@needs_token
 def test_a_killed_backup_leaves_no_tasks_and_the_next_one_finishes(
     resident: Resident, commands: Commands
 ) -> None:
@@ -195,6 +198,7 @@ def test_a_killed_backup_leaves_no_tasks_and_the_next_one_finishes(
     commands.check()
 
 
+@needs_token
 def test_a_killed_restore_is_finished_by_the_same_command(
     resident: Resident, commands: Commands, cluster: Cluster
 ) -> None:
@@ -215,6 +219,7 @@ def test_a_killed_restore_is_finished_by_the_same_command(
     commands.check()
 
 
+@needs_token
 def test_signals_end_a_command_and_its_tasks_as_without_the_session(
     resident: Resident, commands: Commands, cluster: Cluster
 ) -> None:
@@ -242,6 +247,7 @@ def test_signals_end_a_command_and_its_tasks_as_without_the_session(
     commands.check()
 
 
+@needs_token
 def test_a_session_that_dies_under_a_command_is_reported_and_not_used_again(
     resident: Resident, commands: Commands
 ) -> None:
@@ -260,6 +266,7 @@ def test_a_session_that_dies_under_a_command_is_reported_and_not_used_again(
     commands.check()
 
 
+@needs_token
 def test_an_idle_session_ends_and_leaves_nothing(resident: Resident) -> None:
     resident.run("spark", "stop").expect(0)
     group = int(str(resident.start("--idle-timeout", "1s")["pid"]))
@@ -268,6 +275,7 @@ def test_an_idle_session_ends_and_leaves_nothing(resident: Resident) -> None:
     assert not list(Path(resident.environment["KAFKEEP_CACHE"]).glob("resident-*/session.json"))
 
 
+@needs_token
 def test_the_server_refuses_a_client_without_the_token(resident: Resident) -> None:
     address = str(resident.start()["address"])
     client = (
@@ -285,3 +293,10 @@ def test_the_server_refuses_a_client_without_the_token(resident: Resident) -> No
         )
         assert ended.returncode != 0
         assert "UNAUTHENTICATED" in ended.stderr, ended.stderr
+
+
+@pytest.mark.skipif(TEST_SPARK >= (4, 0), reason="its Spark Connect has a token")
+def test_a_spark_without_a_token_is_refused_by_name(resident: Resident) -> None:
+    refused = resident.run("spark", "start").expect(1)
+    assert f"needs Spark 4.0 or newer, not {pyspark.__version__}" in refused.stderr
+    assert "has no token" in refused.stderr

@@ -1,17 +1,18 @@
-"""``make test-matrix``: run the core suite on releases of Kafka, Spark and Java; print the results.
+"""``make test-matrix``: run the core suite on releases of Kafka, Spark, Java and Python.
 
 ``python -m tests.support.matrix kafka-2.8.2 spark-3.5`` runs two of them; without names, all. Each
-release of Spark has an environment of its own, with the newest patch that resolves.
+release of Spark has an environment of its own, with the newest patch that resolves. So has each
+release of Python, if this machine has its interpreter.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
-import venv
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 KAFKA = ("2.8.2", "3.3.2", "3.9.1", "4.1.0", "newest")
 SPARK = ("3.5", "4.0", "4.1", "4.2", "4.3")
 JAVA = ("21", "25")
+PYTHON = ("3.12", "3.13")
 KAFKA_SUITES = [
     "client",
     "records",
@@ -37,8 +39,15 @@ KAFKA_SUITES = [
     "service",
     "secured",
 ]
-SPARK_SUITES = ["session", "records", "kill", "sink", "service", "dataframe", "connect"]
+SPARK_SUITES = ["session", "records", "kill", "sink", "service", "dataframe", "connect", "resident"]
 JAVA_SUITES = ["session", "records"]
+PYTHON_SUITES = ["session", "records", "sink", "dataframe"]
+SUITES = {
+    "kafka": KAFKA_SUITES,
+    "spark": SPARK_SUITES,
+    "java": JAVA_SUITES,
+    "python": PYTHON_SUITES,
+}
 PASSED, FAILED, SKIPPED, REFUSED = OUTCOMES = ("passed", "failed", "skipped", "refused")
 REFUSAL = "refused: "
 """How the reason of a skipped test begins whose feature kafkeep refuses by name on a release."""
@@ -72,7 +81,7 @@ def main(arguments: list[str]) -> int:
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """Return the releases to run, and the folder of environments and logs."""
     known = [f"kafka-{one}" for one in KAFKA] + [f"spark-{one}" for one in SPARK]
-    known += [f"java-{one}" for one in JAVA]
+    known += [f"java-{one}" for one in JAVA] + [f"python-{one}" for one in PYTHON]
     parser = argparse.ArgumentParser(prog="test-matrix")
     parser.add_argument("names", nargs="*", metavar="RELEASE", help=", ".join(known))
     parser.add_argument("--folder", type=Path, default=ROOT / ".matrix")
@@ -82,7 +91,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     if unknown := options.suites - {*KAFKA_SUITES, *SPARK_SUITES}:
         parser.error(f"there is no suite {', '.join(sorted(unknown))}")
     for name in options.names:
-        if name.partition("-")[0] not in ("kafka", "spark", "java"):
+        if name.partition("-")[0] not in ("kafka", "spark", "java", "python"):
             parser.error(f"{name!r} is no release; there are {', '.join(known)}")
     options.names = options.names or known
     return options
@@ -91,19 +100,27 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def run(name: str, folder: Path, only: Collection[str] = ()) -> Row:
     """Run the core suite on one release, or ``only`` some suites of it."""
     kind, _, version = name.partition("-")
+    row = Row(f"{kind.title()} {version}")
+    suites = [suite for suite in SUITES[kind] if not only or suite in only]
+    if not suites:
+        row.notes["skipped: it has none of these suites"] += 1
+        return row
     python, env = Path(sys.executable), {}
     if kind == "kafka":
-        suites = KAFKA_SUITES
         version = env["KAFKEEP_TEST_KAFKA"] = newest_kafka() if version == "newest" else version
     elif kind == "spark":
-        suites = SPARK_SUITES
-        python = spark_environment(version, folder)
+        python = environment(name, folder, Path(sys.executable), spark=version)
         version = installed_spark(python)
+    elif kind == "python":
+        found = find_python(version)
+        if found is None:
+            row.notes[f"skipped: Python {version} is not here"] += 1
+            return row
+        python = environment(name, folder, found)
     else:
-        suites = JAVA_SUITES
         env["JAVA_HOME"] = str(java_home(version, folder))
-    row = Row(f"{kind.title()} {version}")
-    return run_tests(row, python, [one for one in suites if not only or one in only], env, folder)
+    row.name = f"{kind.title()} {version}"
+    return run_tests(row, python, suites, env, folder)
 
 
 def newest_kafka() -> str:
@@ -117,27 +134,41 @@ def newest_kafka() -> str:
     return str(KafkaVersion.parse(jar.stem.removeprefix("kafka_2.13-")))
 
 
-def spark_environment(version: str, folder: Path) -> Path:
-    """Return the interpreter of an environment with this Spark; it is made when it is not there."""
-    home = folder / f"spark-{version}"
+def environment(name: str, folder: Path, creator: Path, *, spark: str | None = None) -> Path:
+    """Return the interpreter of an environment, which is made when it is not there.
+
+    ``creator`` is the Python to make it with; ``spark`` a release other than the pinned one.
+    """
+    home = folder / name
     python, stamp = home / "bin" / "python", home / ".installed"
-    pins = [
-        line
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if not line.startswith(("pyspark==", "py4j=="))
-    ]
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    if spark is not None:
+        pins = [line for line in pins if not line.startswith(("pyspark==", "py4j=="))]
     wanted = "\n".join([*pins, (ROOT / "pyproject.toml").read_text()])
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
     if not python.is_file():
-        venv.create(home, with_pip=True)
+        subprocess.run([creator, "-m", "venv", str(home)], check=True)
     constraints = home / "constraints.txt"
     constraints.write_text("\n".join(pins) + "\n")
     what = ["--constraint", str(constraints), "--editable", f"{ROOT}[test]"]
-    what += [f"pyspark=={version}.*"]
+    what += [f"pyspark=={spark}.*"] if spark is not None else []
     subprocess.run([python, "-m", "pip", "install", "--quiet", *what], check=True)
     stamp.write_text(wanted)
     return python
+
+
+def find_python(version: str) -> Path | None:
+    """Return an interpreter of this machine: on the search path, or of pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = shutil.which(f"python{version}")
+    places = [found] if found else []
+    for place in [*places, *pyenv.glob(f"{version}.*/bin/python")]:
+        command = [str(place), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.stdout.strip() == version:  # a shim of pyenv may have none to start
+            return Path(place)
+    return None
 
 
 def installed_spark(python: Path) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tests.support.matrix import Row, count, format_row_notes, format_table, parse_arguments
+from tests.support.matrix import Row, count, format_row_notes, format_table, parse_arguments, run
 
 REPORT = """<testsuite>
 <testcase classname="a" name="one" time="1.5"><properties>
@@ -37,3 +38,16 @@ def test_a_mistyped_release_or_suite_runs_nothing(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_arguments(wrong)
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["spark-4.3", "java-21", "python-3.13"])
+def test_a_release_without_any_of_the_suites_runs_nothing(name: str, tmp_path: Path) -> None:
+    row = run(name, tmp_path, only=["groups"])
+    assert (row.counts, row.has_failed, list(tmp_path.iterdir())) == ({}, False, [])
+    assert "skipped: it has none of these suites" in format_row_notes(row)
+
+
+def test_a_release_of_python_that_is_not_here_is_skipped(tmp_path: Path) -> None:
+    row = run("python-2.0", tmp_path)
+    assert not row.has_failed
+    assert "skipped: Python 2.0 is not here" in format_row_notes(row)
