@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkeep.options.backup import BackupOptions
 
-_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3.store:load_models")
+_S3 = "kafkeep.store.s3.store:load_models"
+_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", _S3)
 
-BACKUP = (
-    "kafkeep.backup.task",
-    "kafkeep.objects.compile_kernels:compile_backup_kernels",
-    "kafkeep.store.s3:load_models",
-)
+BACKUP = ("kafkeep.backup.task", "kafkeep.objects.compile_kernels:compile_backup_kernels", _S3)
 RESTORE = ("kafkeep.restore.task", *_SHARED)
 COMPARE = ("kafkeep.compare.task", *_SHARED)
 SERVICE = (
