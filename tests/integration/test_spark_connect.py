@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import pyspark
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -31,7 +30,7 @@ from tests.support.run_kafkeep import (
 from tests.support.spark_cluster import spark_cluster
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.dev import DevStatus
+from kafkeep.dev import DevStatus, downloads
 from kafkeep.dev.process import Ports
 from kafkeep.spark.frame_tasks import Reported, collect_frame, frame_of_tasks
 from kafkeep.spark.server_slots import one_task_per_row
@@ -88,7 +87,7 @@ def connect_server(
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
         if TEST_SPARK < (4, 0):  # whose package on PyPI does not contain the server
-            command += ["--packages", f"org.apache.spark:spark-connect_2.12:{pyspark.__version__}"]
+            command += ["--jars", str(connect_jar())]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         log = folder / "server.log"
         with log.open("wb") as output:
@@ -106,6 +105,20 @@ def connect_server(
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE_S)
+
+
+def connect_jar() -> Path:
+    """Return the jar of the newest server of Spark 3.5, downloaded once per machine."""
+
+    def fill(folder: Path) -> None:
+        wanted = ("org.apache.spark", "spark-connect_2.12", "[3.5,3.6[")
+        dependency = downloads._DEPENDENCY.format(*wanted)
+        dependency = dependency.replace('conf="default"', 'conf="default->master"')
+        downloads._resolve("spark-connect", dependency, folder / "libs", types=("jar",))
+
+    home = downloads.cached("spark-connect-3.5", fill, lambda _: None, "downloading it")
+    (jar,) = (home / "libs").glob("spark-connect_2.12-*.jar")
+    return jar
 
 
 @contextmanager
@@ -189,7 +202,7 @@ def test_spark_connect_without_its_packages_says_what_to_install(tmp_path: Path)
     ended = Driver(tmp_path, "doctor", "--output", "json", *wrong, env={"PYTHONPATH": path})
     (spark,) = [one for one in ended.wait().expect(1).json["checks"] if one["subject"] == "spark"]
     assert "Spark Connect needs packages that are not installed" in spark["what"], spark
-    assert "grpcio-status" in spark["what"]
+    assert ("grpcio-status" if TEST_SPARK >= (4, 0) else "grpc_status") in spark["what"]
     assert "pip install 'kafkeep[connect]'" in spark["hint"]
 
 

@@ -89,7 +89,7 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         session = _start(options, jvm)
-    except (PySparkException, Py4JError, OSError) as error:
+    except (PySparkException, Py4JError, ImportError, OSError) as error:
         _stop_half_started()
         raise _not_started(error, options) from error
     _Owned.session = session
