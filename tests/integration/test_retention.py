@@ -22,7 +22,6 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import KeyMissingError, UsageError
 from kafkeep.maintenance.inspect.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.datasource.source import KafkeepReader
 from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 from kafkeep.store.s3.lifecycle import Lifecycle, Rule, rule_id
@@ -179,6 +178,8 @@ def test_what_a_rule_may_have_deleted_is_expired_and_all_else_is_damage(
 
 def count_rows(address: str, topic: str) -> int:
     """Read a topic as Spark would, in this process."""
+    from kafkeep.spark.datasource.source import KafkeepReader  # which Spark 3.5 lacks
+
     reader = KafkeepReader({"path": address, "topics": topic})
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
