@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.beside import Numbers
+from bench.in_turn import in_turn
 from bench.runs import backup, new_archive
-from bench.whole_runs import SESSIONS, filled_topics, one_round, read_round
+from bench.whole_runs import SESSIONS, filled_topics, one_round, read_round, small_archive
 from kafkeep.dev import DevStatus
 
 FORMATS = {
@@ -34,33 +35,31 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Version:
-    """A version of the package, and an archive that it has made."""
+    """A version of the package, and a small archive that it has made."""
 
     environment: Mapping[str, str]
     archive: str
+
+    @classmethod
+    def of(cls, status: DevStatus, source: Path) -> _Version:
+        environment = {"PYTHONPATH": str(source)}
+        return cls(environment, small_archive(status, environment))
 
 
 def beside_version(status: DevStatus, rounds: int, comparison: Comparison) -> Numbers:
     """Return medians of both versions, and of the ratios of runs that followed each other."""
     with tempfile.TemporaryDirectory(prefix="kafkeep-before-") as folder:
         _export(comparison.revision, Path(folder))
-        versions = {
-            name: _Version({"PYTHONPATH": str(source)}, new_archive(status))
-            for name, source in (("before", Path(folder) / "src"), ("now", Path("src").resolve()))
-        }
+        versions = [
+            _Version.of(status, source) for source in (Path(folder) / "src", Path("src").resolve())
+        ]
         with filled_topics(status, comparison.sizes) as names:
-            smallest = names[min(names)]
-            for one in versions.values():  # compiles the kernels, and warms the page cache
-                backup(status, smallest, one.archive, environment=one.environment)
-                _round(status, names, one, comparison)
-            measured: list[dict[str, Numbers]] = []
-            for number in range(rounds):
-                order = list(versions.items())[:: 1 if number % 2 == 0 else -1]
-                measured.append(
-                    {name: _round(status, names, one, comparison) for name, one in order}
-                )
-                done = f"round {number + 1} of {rounds}: {measured[-1]}"
-                print(done, file=sys.stderr, flush=True)
+            ways = {
+                name: partial(_round, status, names, one, comparison)
+                for name, one in zip(("before", "now"), versions, strict=True)
+            }
+            in_turn(ways, 1)  # compiles the kernels, and warms the page cache
+            measured = in_turn(ways, rounds)
     return _figures(measured)
 
 
@@ -84,7 +83,7 @@ def _round(
     return numbers
 
 
-def _figures(measured: list[dict[str, Numbers]]) -> Numbers:
+def _figures(measured: Sequence[Mapping[str, Numbers]]) -> Numbers:
     numbers: Numbers = {}
     for name in measured[0]["now"]:
         now = [one["now"][name] for one in measured]
