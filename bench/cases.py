@@ -14,10 +14,12 @@ from bench import topics
 from bench.beside import Beside, Numbers, beside, figures
 from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
+from bench.growth import partitions_of_the_same_bytes, ten_times_the_records
 from bench.pages import console_pages
 from bench.restores import exact_offsets, one_hundredth
 from bench.runs import backup, delete, kafka_options, new_archive, new_topic, restore
 from bench.scale import scale
+from bench.standalone import standalone_workers
 from bench.whole_runs import whole_runs
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
@@ -259,6 +261,9 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "large batches": large_batches,
     "one batch per record": single_record_batches,
     "500 partitions": many_partitions,
+    "2,000 partitions": partitions_of_the_same_bytes,
+    "ten times the records": ten_times_the_records,
+    "two standalone workers": standalone_workers,
     "cost of a commit": commit_cost,
     "TLS and SCRAM": encrypted,
     "exact offsets": exact_offsets,

@@ -18,6 +18,7 @@ class Cost:
     """What a command took: ``summary`` is its JSON, ``worker_mb`` its largest Python worker.
 
     ``idle_mb`` is what that worker had when it was smallest, before it had anything to do.
+    ``driver_mb`` is of the command's own process.
     """
 
     summary: dict[str, Any]
@@ -26,6 +27,7 @@ class Cost:
     peak_mb: float
     worker_mb: float
     idle_mb: float
+    driver_mb: float
 
 
 def run_kafkeep(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
@@ -42,7 +44,13 @@ def run_kafkeep(*arguments: str, environment: Mapping[str, str] | None = None) -
         watch.stop()
     summary = json.loads(done.output.decode().strip().splitlines()[-1])
     return Cost(
-        summary, done.wall, done.cpu, watch.peak / 1e6, watch.worker / 1e6, watch.idle / 1e6
+        summary,
+        done.wall,
+        done.cpu,
+        watch.peak / 1e6,
+        watch.worker / 1e6,
+        watch.idle / 1e6,
+        watch.driver / 1e6,
     )
 
 
@@ -57,6 +65,7 @@ class _Watch(threading.Thread):
         self.peak = 0.0
         self.worker = 0.0
         self.idle = 0.0
+        self.driver = 0.0
 
     def begin(self, session: int) -> None:
         self._session = session
@@ -81,7 +90,9 @@ class _Watch(threading.Thread):
             except OSError:
                 continue
             total += one.resident - shared
-            if one.name.startswith("python") and one.pid != self._session:
+            if one.pid == self._session:
+                self.driver = max(self.driver, one.resident)
+            elif one.name.startswith("python"):
                 pythons[one.pid] = one.parent, one.resident
         self.peak = max(self.peak, total)
         for pid, (parent, resident) in pythons.items():

@@ -55,11 +55,13 @@ def fill(
     partitions: int,
     *,
     is_late: bool = False,
+    is_spread: bool = True,
     **producer: object,
 ) -> None:
-    """Produce ``records`` JSON records of about 170 bytes, spread evenly.
+    """Produce ``records`` JSON records of about 170 bytes, as many to each partition.
 
-    Late ones are of any hour of a week, each of another than the one before.
+    Late ones are of any hour of a week, each of another than the one before. Unless they are
+    spread, one partition is filled after the other: batches are large in any number of them.
     """
     client = Producer(
         {
@@ -73,9 +75,10 @@ def fill(
     for i in range(records):
         value = VALUE % (i, i % 9973, (i * 7919) % 1000, WORDS[i * 31 % 6])
         time_ms = WEEK_MS + i * 61 % 168 * HOUR_MS if is_late else 0  # 0 is now
+        partition = i % partitions if is_spread else i * partitions // records
         while True:
             try:
-                client.produce(topic, value, b"order-%d" % i, i % partitions, timestamp=time_ms)
+                client.produce(topic, value, b"order-%d" % i, partition, timestamp=time_ms)
                 break
             except BufferError:
                 client.poll(0.05)
