@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,34 +18,37 @@ from typing import Any, TypeVar
 
 from bench.beside import Numbers
 from bench.simulated_backup import SimulatedBackup, SimulatedTopics
-from kafkeep.archive.checkpoint import Checkpoint, encode_root
-from kafkeep.archive.codec import encode_commit
-from kafkeep.archive.commit import Changes, Commit, LogSpan, TopicInfo
-from kafkeep.archive.document import digest_of
+from bench.simulated_log import (
+    LOG,
+    RECORDS,
+    TOPIC_PARTITIONS,
+    CountingStore,
+    fill_log,
+    simulated_entry,
+    topic_name,
+)
+from kafkeep.archive.commit import Changes, LogSpan
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.entry_tables import TableInfo, TableRows, write_table
-from kafkeep.archive.keys import checkpoint_key, data_key, log_key
+from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import LogState
 from kafkeep.archive.view import load_view
 from kafkeep.clock import now_ms
 from kafkeep.options.backup import MIB, BackupOptions
 from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import OffsetPick
 from kafkeep.options.storage import StorageOptions
-from kafkeep.restore.plan import plan_restore
-from kafkeep.restore.source import load_contents
+from kafkeep.restore.plan import RestorePlan, plan_restore
+from kafkeep.restore.source import find_missing, load_contents
 from kafkeep.store.open import open_store
 
 T = TypeVar("T")
-TOPIC_PARTITIONS = 100
 SIZES = ((1_000, 10_000), (10_000, 100_000), (100_000, 1_000_000), (100_000, 10_000_000))
 """Partitions and entries."""
 LARGEST_WHOLE_RESTORE = 1_000_000
 """A plan holds every entry in memory, about 1 KB of each."""
-ROWS_PER_TABLE = 30_000
-"""So many entries make a table of 16 MiB, at which tables are no longer merged."""
-LOG = "bench"
+FOLLOWED = 8
+"""The partitions with a new object in a cycle of a following restore."""
 
 
 def scale(*_: object) -> Numbers:
@@ -56,9 +59,11 @@ def scale(*_: object) -> Numbers:
     numbers |= _catching_up()
     for partitions, entries in SIZES:
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-            store = _Counting(open_store(folder, StorageOptions(), create=True))
+            store = CountingStore(
+                open_store(folder, StorageOptions(), create=True), entries // partitions
+            )
             began = time.process_time()
-            _fill(store, partitions, entries)
+            fill_log(store, partitions, entries)
             print(f"  {entries:,} entries written in {time.process_time() - began:.0f} s")
             numbers |= _log_costs(store, partitions, entries)
     return numbers
@@ -95,7 +100,7 @@ def _catching_up() -> Numbers:
     }
 
 
-def _log_costs(store: _Counting, partitions: int, entries: int) -> Numbers:
+def _log_costs(store: CountingStore, partitions: int, entries: int) -> Numbers:
     size = f"{partitions:,} partitions, {entries:,} entries"
     numbers: Numbers = {}
 
@@ -108,7 +113,10 @@ def _log_costs(store: _Counting, partitions: int, entries: int) -> Numbers:
     opened = _measured(lambda: CommitLog.open(store, LOG, writer="w", now_ms=now_ms), store)
     note("open the log", opened)
     log, step = opened.value, entries // partitions
-    cycle = [_entry(PartitionId(_topic(n), 1, 0), step) for n in range(min(64, partitions // 100))]
+    cycle = [
+        simulated_entry(PartitionId(topic_name(n), 1, 0), step)
+        for n in range(min(64, partitions // 100))
+    ]
     for what, changes in {
         "commit one object": _archived(cycle[:1]),
         "commit a cycle of catching up": _archived(cycle[1:]),
@@ -118,115 +126,39 @@ def _log_costs(store: _Counting, partitions: int, entries: int) -> Numbers:
     }.items():
         note(what, _measured(partial(log.append, changes), store))
     note("write a checkpoint", _measured(log.checkpoint, store))
-    note("plan a restore of one topic", _measured(lambda: _plan(store, _topic(0)), store))
+    one = _measured(lambda: _plan(store, (topic_name(0),)), store)
+    note("plan a restore of one topic", one)
+    check = partial(_check, Expiry(store, load_view(store, LOG), now_ms()), store)
+    note("check its objects", _measured(partial(check, one.value), store))
+    newest = tuple(
+        OffsetPick(topic_name(0), number, OffsetRange((step - 1) * RECORDS, step * RECORDS))
+        for number in range(FOLLOWED)
+    )
+    gained = _plan(store, (topic_name(0),), newest)
+    note(f"check {FOLLOWED} new objects of it", _measured(partial(check, gained), store))
     if entries <= LARGEST_WHOLE_RESTORE:
-        note("plan a restore of all", _measured(lambda: _plan(store), store))
+        every = _measured(lambda: _plan(store), store)
+        note("plan a restore of all", every)
+        note("check all objects", _measured(partial(check, every.value), store))
     return numbers
 
 
-def _plan(store: ObjectStore, *names: str) -> int:
-    options = RestoreOptions(topics=tuple((name, name) for name in names))
-    plan = plan_restore(load_contents(load_view(store, LOG), options), options, id="bench")
-    return sum(len(list(topic.entries)) for topic in plan.topics)
+def _plan(
+    store: ObjectStore, names: tuple[str, ...] = (), picks: tuple[OffsetPick, ...] = ()
+) -> RestorePlan:
+    options = RestoreOptions(topics=tuple((name, name) for name in names), offsets=picks)
+    return plan_restore(load_contents(load_view(store, LOG), options), options, id="bench")
+
+
+def _check(expiry: Expiry, store: ObjectStore, plan: RestorePlan) -> None:
+    """Compare the planned objects with those in the store, as the preflight of a restore does."""
+    lost, expired = find_missing(store, plan, expiry)
+    assert not lost, "the simulated store holds every object"
+    assert not expired, "the simulated log has no retention rule"
 
 
 def _archived(entries: list[Entry]) -> Changes:
     return Changes(entries=tuple(entries), positions={e.partition_id: e.range.end for e in entries})
-
-
-def _topic(number: int) -> str:
-    return f"topic-{number:05d}"
-
-
-def _entry(pid: PartitionId, number: int) -> Entry:
-    return Entry(
-        key=data_key(pid, number * 1000, ".log.zst"),
-        partition_id=pid,
-        topic_id="nHwKGNVUQjCSmcLkWAH-jw",
-        range=OffsetRange(number * 1000, number * 1000 + 1000),
-        records=1000,
-        min_timestamp=1_700_000_000_000 + number,
-        max_timestamp=1_700_000_001_000 + number,
-        size_bytes=100_000,
-        raw_bytes=300_000,
-        format="segment",
-        codec="zstd",
-        sha256="0123456789abcdef" * 4,
-    )
-
-
-def _fill(store: ObjectStore, partitions: int, entries: int) -> None:
-    """Write the tables and the checkpoint of a log with one commit for each table."""
-    ids = [
-        PartitionId(_topic(number), 1, partition)
-        for number in range(partitions // TOPIC_PARTITIONS)
-        for partition in range(TOPIC_PARTITIONS)
-    ]
-    tables: list[TableInfo] = []
-    for rows in _iter_rows(ids, entries):
-        number = len(tables)
-        tables.append(write_table(store, LOG, rows, first=number, last=number, level=3))
-    state = LogState(
-        name=LOG,
-        commit=len(tables) - 1,
-        epoch=1,
-        writer="fill",
-        at_ms=1,
-        positions=dict.fromkeys(ids, entries // partitions * 1000),
-        spans=dict.fromkeys(ids, LogSpan(0, entries // partitions * 1000)),
-        topics={(pid.topic, 1): _info(pid.topic) for pid in ids[::TOPIC_PARTITIONS]},
-    )
-    last = Commit(
-        log=LOG,
-        number=state.commit,
-        previous="0" * 64,
-        epoch=1,
-        writer="fill",
-        at_ms=1,
-        changes=Changes(note="fill"),
-    )
-    body = encode_commit(last)
-    store.put_new(log_key(LOG, state.commit), body)
-    # dataclasses.replace would copy what is large.
-    checkpoint = Checkpoint(_with_digest(state, digest_of(body)), tuple(tables))
-    store.put_new(checkpoint_key(LOG, state.commit), encode_root(checkpoint))
-
-
-def _with_digest(state: LogState, digest: str) -> LogState:
-    object.__setattr__(state, "digest", digest)
-    return state
-
-
-def _info(topic: str) -> TopicInfo:
-    return TopicInfo(
-        topic=topic,
-        incarnation=1,
-        topic_id="nHwKGNVUQjCSmcLkWAH-jw",
-        partitions=TOPIC_PARTITIONS,
-        replication_factor=3,
-        configs={"retention.ms": "604800000"},
-    )
-
-
-def _iter_rows(ids: list[PartitionId], entries: int) -> Iterator[TableRows]:
-    """Yield the rows of each table: every partition in turn, as cycles archive them."""
-    rows: list[Mapping[str, Any]] = []
-    for number in range(entries // len(ids)):
-        template = _entry(ids[0], number).to_json()
-        for pid in ids:
-            rows.append(
-                {
-                    **template,
-                    "topic": pid.topic,
-                    "partition": pid.partition,
-                    "key": data_key(pid, number * 1000, ".log.zst"),
-                }
-            )
-            if len(rows) == ROWS_PER_TABLE:
-                yield TableRows(rows)
-                rows = []
-    if rows:
-        yield TableRows(rows)
 
 
 @dataclass(slots=True)
@@ -238,28 +170,7 @@ class _Cost:
     moved_bytes: int
 
 
-@dataclass(slots=True)
-class _Counting:
-    """Counts the requests to a store and their bytes."""
-
-    inner: Any
-    requests: int = 0
-    moved: int = field(default=0)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.inner, name)
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            self.requests += 1
-            found = method(*args, **kwargs)
-            bodies = [one for one in (*args, found) if isinstance(one, bytes)]
-            self.moved += sum(map(len, bodies))
-            return found
-
-        return counted if callable(method) else method
-
-
-def _measured(run: Callable[[], T], store: _Counting | None = None) -> _Cost:
+def _measured(run: Callable[[], T], store: CountingStore | None = None) -> _Cost:
     """Run it, and return what it took; ``peak_mb`` is how far the memory of this process rose."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")

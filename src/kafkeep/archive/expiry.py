@@ -8,7 +8,8 @@ part of the log, so changing it does not disturb a writer.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +27,11 @@ from kafkeep.archive.names import ROOT, check_log_name, check_topic_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, SequenceNaming
 from kafkeep.archive.view import ArchiveView
-from kafkeep.errors import TransientError
+from kafkeep.errors import KeyMissingError, TransientError
 
 DAY_MS = 86_400_000
+PAGE_OBJECTS = 1000
+"""A listing of an object store returns this many objects for each request."""
 _ATTEMPTS = 16
 
 
@@ -97,12 +100,28 @@ def record_retention(
     raise TransientError(f"{log}: other processes keep changing its retention")
 
 
-def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, int]:
-    """List the common folder of some objects; return the sizes of its objects by key."""
+def stored_sizes(
+    store: ObjectStore, entries: Collection[Entry], *, among: int | None = None
+) -> dict[str, int]:
+    """Return the sizes of those objects that exist, by key, with as few requests as possible.
+
+    ``among`` is the number of objects in their common folder; by default there are no others.
+    Listing that folder takes a request for each page, however few of its objects are wanted.
+    """
     if not entries:
         return {}
-    folder = os.path.commonpath([os.path.dirname(entry.key) for entry in entries])
-    return {info.key: info.size_bytes for info in store.list(folder + "/" if folder else "")}
+    keys = {entry.key for entry in entries}
+    if len(keys) <= -(-(among or len(keys)) // PAGE_OBJECTS):
+        return dict(_heads(store, keys))
+    folder = os.path.commonpath([os.path.dirname(key) for key in keys])
+    listed = store.list(folder + "/" if folder else "")
+    return {info.key: info.size_bytes for info in listed if info.key in keys}
+
+
+def _heads(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, int]]:
+    for key in sorted(keys):
+        with suppress(KeyMissingError):
+            yield key, store.head(key).size_bytes
 
 
 class Expiry:

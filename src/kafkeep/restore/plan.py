@@ -142,6 +142,8 @@ class TopicPlan:
     partitions: tuple[PartitionPlan, ...]
     """The archived ones."""
     routing: Routing = SAME
+    archived_objects: int | None = None
+    """The number of its objects in the archive, also of those that are not selected."""
 
     @property
     def target_count(self) -> int:
@@ -339,7 +341,8 @@ def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
         end = topic.ends.get(number, 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
     entries = [entry for partition in partitions for entry in partition.entries]
-    return TopicPlan(info, topic.target, tuple(partitions), routing_of(options, entries))
+    routing = routing_of(options, entries)
+    return TopicPlan(info, topic.target, tuple(partitions), routing, len(topic.entries))
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:

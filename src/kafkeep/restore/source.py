@@ -200,7 +200,7 @@ class LogSource:
 def find_missing(
     store: ObjectStore, plan: RestorePlan, expiry: Expiry
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """List the topics' folders and compare with the log.
+    """Compare the planned objects in the store with the log.
 
     Returns the objects that are missing or truncated, and separately those that a retention rule
     may have deleted, with the reason.
@@ -209,7 +209,7 @@ def find_missing(
     expired: dict[str, str] = {}
     for topic in plan.topics:
         entries = {entry.key: entry for entry in topic.entries}
-        there = stored_sizes(store, topic.entries)
+        there = stored_sizes(store, topic.entries, among=topic.archived_objects)
         lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
         for key in lost & entries.keys() - there.keys():
             reason = expiry.reason(entries[key])
