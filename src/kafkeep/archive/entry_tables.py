@@ -6,7 +6,7 @@ lost or damaged table is rebuilt from its commits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.keys import table_key
 from kafkeep.archive.names import parse_folder
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.topic_filter import TopicFilter
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 
 FAN_IN = 8
@@ -55,6 +56,16 @@ class TableInfo:
     """Size before compression."""
     folders: tuple[str, ...]
     """Folders of its topics; empty when there are too many to list."""
+    topic_filter: TopicFilter | None = None
+    """Its topics when there are too many to list; None in tables of an older kafkeep."""
+
+    def may_hold(self, topics: Collection[str] | None) -> bool:
+        """Return False if it certainly holds no entry of these topics; None means any topic."""
+        if topics is None or not self.entries:
+            return self.entries > 0
+        if self.folders:
+            return any(parse_folder(folder)[0] in topics for folder in self.folders)
+        return self.topic_filter is None or any(map(self.topic_filter.may_hold, topics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,8 @@ def write_table(
         "gaps": rows.gaps,
     }
     body = pack(document)
+    topics = {(row["topic"], row["incarnation"]) for row in (*rows.entries, *rows.gaps)}
+    is_listed = len(topics) <= MAX_NAMED_TOPICS
     return TableInfo(
         key=_store_once(store, name, first, last, body),
         sha256=digest_of(body),
@@ -107,7 +120,8 @@ def write_table(
         entries=len(rows.entries),
         gaps=len(rows.gaps),
         raw_bytes=len(dump_document(document)),
-        folders=_folders(rows),
+        folders=_folders(topics) if is_listed else (),
+        topic_filter=None if is_listed else TopicFilter.of({topic for topic, _ in topics}),
     )
 
 
@@ -140,7 +154,7 @@ def plan_merge(tables: Sequence[TableInfo]) -> int:
 
 def table_to_json(table: TableInfo) -> dict[str, Any]:
     """Return the form in a checkpoint's root."""
-    return {
+    document = {
         "key": table.key,
         "sha256": table.sha256,
         "level": table.level,
@@ -151,10 +165,14 @@ def table_to_json(table: TableInfo) -> dict[str, Any]:
         "raw_bytes": table.raw_bytes,
         "folders": list(table.folders),
     }
+    if table.topic_filter is not None:
+        document["topic_filter"] = table.topic_filter.to_json()
+    return document
 
 
 def table_from_json(document: Mapping[str, Any], name: str) -> TableInfo:
     """Parse the description of a table; KeyError, TypeError or ValueError when it is none."""
+    topics = document.get("topic_filter")
     table = TableInfo(
         key=as_str(document["key"]),
         sha256=as_str(document["sha256"]),
@@ -165,6 +183,7 @@ def table_from_json(document: Mapping[str, Any], name: str) -> TableInfo:
         gaps=as_int(document["gaps"]),
         raw_bytes=as_int(document["raw_bytes"]),
         folders=tuple(map(as_str, as_list(document["folders"]))),
+        topic_filter=None if topics is None else TopicFilter.from_json(as_str(topics)),
     )
     if table.key not in {
         table_key(name, table.first, table.last, attempt) for attempt in range(_ATTEMPTS)
@@ -199,8 +218,5 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (row["topic"], row["incarnation"], row["partition"], row["start"])
 
 
-def _folders(rows: TableRows) -> tuple[str, ...]:
-    topics = {(row["topic"], row["incarnation"]) for row in (*rows.entries, *rows.gaps)}
-    if len(topics) > MAX_NAMED_TOPICS:
-        return ()
+def _folders(topics: Collection[tuple[str, int]]) -> tuple[str, ...]:
     return tuple(sorted(t if i == 1 else f"{t}~{i}" for t, i in topics))

@@ -13,7 +13,7 @@ from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.entry_tables import TableInfo, TableRows
 from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
-from kafkeep.archive.names import ROOT, check_log_name, parse_folder
+from kafkeep.archive.names import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import decode_stored, iter_stored_commits, read_stored_commit
 from kafkeep.archive.state import LogState
@@ -151,7 +151,7 @@ class ArchiveView:
         Tables hold no times, so the commits of a table that spans that time are read.
         """
         for table in self._log.base.tables:
-            if not _may_hold(table, {topic}):
+            if not table.may_hold({topic}):
                 continue
             last = decode_stored(self.name, read_stored_commit(self._store, self.name, table.last))
             if last.at_ms <= time_ms:
@@ -168,7 +168,7 @@ class ArchiveView:
         """Yield the entries of these topics, or of all. Tables are kept if one topic is wanted."""
         one = topics is not None and len(topics) == 1
         for table in self._log.base.tables:
-            if _may_hold(table, topics):
+            if table.may_hold(topics):
                 rows = self._load(table) if one else load_rows(self._store, self.name, table)
                 with reading(table.key):
                     for row in rows.entries:
@@ -196,16 +196,6 @@ def _keys_by(commit: Commit, time_ms: int, topic: str) -> Iterator[str]:
 
 def _one(topic: str | None) -> Collection[str] | None:
     return None if topic is None else (topic,)
-
-
-def _may_hold(table: TableInfo, topics: Collection[str] | None) -> bool:
-    if not table.entries:
-        return False
-    return (
-        topics is None
-        or not table.folders
-        or any(parse_folder(folder)[0] in topics for folder in table.folders)
-    )
 
 
 __all__ = [

@@ -117,6 +117,33 @@ def test_a_reader_of_one_topic_skips_tables_without_it(store, open_log, make_ent
         view.entries("a")
 
 
+def test_a_reader_of_one_topic_skips_tables_of_many_others(store, open_log, make_entry) -> None:
+    log = open_log(checkpoint_every=100)
+    fill(log, make_entry, 99, topics=tuple(f"other-{n}" for n in range(99)))
+    fill(log, make_entry, 100, topics=("a",))
+    others, mine = load_newest(store, "backup").tables
+    assert (others.folders, mine.folders) == ((), ("a",))
+    view = load_view(store, "backup")
+    store.delete(others.key)
+    for number in range(others.first, others.last + 1):
+        store.delete(log_key("backup", number))
+    assert len(starts(view, "a")) == 100
+    with pytest.raises(DamagedError, match="missing"):
+        view.entries("other-1")
+
+
+def test_a_root_of_an_older_kafkeep_has_no_filter_and_is_read(store, open_log, make_entry) -> None:
+    log = open_log(checkpoint_every=100)
+    fill(log, make_entry, 100, topics=tuple(f"topic-{n}" for n in range(100)))
+    newest = load_newest(store, "backup")
+    assert newest.tables[0].topic_filter is not None
+    older = tuple(dataclasses.replace(table, topic_filter=None) for table in newest.tables)
+    body = encode_root(dataclasses.replace(newest, tables=older))
+    assert b"topic_filter" not in zstandard.decompress(body)
+    replace_object(store, checkpoint_key("backup", newest.state.commit), body)
+    assert starts(load_view(store, "backup"), "topic-7") == [1]
+
+
 def test_a_view_at_a_commit_or_a_time_is_what_was_there_then(store, open_log, make_entry) -> None:
     fill(open_log(checkpoint_every=4), make_entry, 20)
     times = [load_view(store, "backup", commit=n).at_ms for n in range(21)]
