@@ -51,8 +51,10 @@ from kafkeep.archive.entry_tables import (
     MAX_TABLE_MEMORY,
     TableInfo,
     TableRows,
-    load_table,
+    dump_rows,
+    parse_table,
     plan_merge,
+    read_table,
     table_from_json,
     table_to_json,
     write_table,
@@ -186,13 +188,19 @@ def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Che
     return find_newest(store, name, commit).usable
 
 
-def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
-    """Return the rows of a table; read them from the commits when the table is damaged."""
+def load_text(store: ObjectStore, name: str, table: TableInfo) -> bytes:
+    """Return the text of a table; build it from the commits when the table is damaged."""
     try:
-        return load_table(store, name, table)
+        return read_table(store, table)
     except DamagedError:
         stored = iter_stored_commits(store, name, table.first, table.last)
-        return rows_of([decode_stored(name, item) for item in stored])
+        rows = rows_of([decode_stored(name, item) for item in stored])
+        return dump_rows(name, rows, table.first, table.last)
+
+
+def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
+    """Return the rows of a table; read them from the commits when the table is damaged."""
+    return parse_table(load_text(store, name, table), name, table)
 
 
 def rows_of(commits: Sequence[Commit]) -> TableRows:

@@ -69,11 +69,21 @@ def parse_document(body: bytes, key: str) -> dict[str, Any]:
 
 def pack(document: Mapping[str, Any]) -> bytes:
     """Return the compressed form of a large document."""
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(dump_document(document))
+    return pack_plain(dump_document(document))
+
+
+def pack_plain(plain: bytes) -> bytes:
+    """Return the compressed form of a document's text."""
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
 
 
 def unpack(body: bytes, key: str) -> dict[str, Any]:
-    """Return the document of a compressed body; refuse one that would exhaust the memory.
+    """Return the document of a compressed body; refuse one that would exhaust the memory."""
+    return parse_document(unpack_plain(body, key), key)
+
+
+def unpack_plain(body: bytes, key: str) -> bytes:
+    """Return the text of a compressed body; refuse one that would exhaust the memory if parsed.
 
     A few bytes can decompress to gigabytes, and brackets parse to twenty times their size.
     """
@@ -84,7 +94,7 @@ def unpack(body: bytes, key: str) -> dict[str, Any]:
         plain = _unpack_bounded(body)
         if len(plain) != size:
             raise ValueError(f"only {len(plain)} of {size} bytes can be decompressed")
-    return parse_document(plain, key)
+    return plain
 
 
 def _unpack_bounded(body: bytes) -> bytes:

@@ -18,11 +18,12 @@ from kafkeep.archive.document import (
     as_str,
     digest_of,
     dump_document,
-    pack,
+    pack_plain,
+    parse_document,
     parsed_bytes,
     read_intact,
     reading,
-    unpack,
+    unpack_plain,
 )
 from kafkeep.archive.keys import table_key
 from kafkeep.archive.names import parse_folder
@@ -38,6 +39,7 @@ MAX_TABLE_MEMORY = MAX_PARSED_BYTES // 2
 """The memory that a table of many commits may take in a reader, far below the reader's limit."""
 MAX_NAMED_TOPICS = 64
 _ATTEMPTS = 16
+_ENTRIES, _ENTRY, _TOPIC, _AFTER_ENTRIES = b'{"entries":[', b'{"', b'"topic":"', b'],"first":'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +101,8 @@ def write_table(
     A key that holds other bytes (damaged, or compressed by another version) is left alone, and
     the next name is tried.
     """
-    rows = sorted_rows(rows)
-    document = {
-        "version": FIRST_VERSION,
-        "log": name,
-        "first": first,
-        "last": last,
-        "entries": rows.entries,
-        "gaps": rows.gaps,
-    }
-    body = pack(document)
+    plain = dump_rows(name, rows, first, last)
+    body = pack_plain(plain)
     topics = {(row["topic"], row["incarnation"]) for row in (*rows.entries, *rows.gaps)}
     is_listed = len(topics) <= MAX_NAMED_TOPICS
     return TableInfo(
@@ -119,22 +113,42 @@ def write_table(
         last=last,
         entries=len(rows.entries),
         gaps=len(rows.gaps),
-        raw_bytes=len(dump_document(document)),
+        raw_bytes=len(plain),
         folders=_folders(topics) if is_listed else (),
         topic_filter=None if is_listed else TopicFilter.of({topic for topic, _ in topics}),
     )
 
 
-def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
-    """Return the rows of a table; DamagedError when it is missing or does not match the root."""
+def dump_rows(name: str, rows: TableRows, first: int, last: int) -> bytes:
+    """Return the JSON text of a table."""
+    rows = sorted_rows(rows)
+    return dump_document(
+        {
+            "version": FIRST_VERSION,
+            "log": name,
+            "first": first,
+            "last": last,
+            "entries": rows.entries,
+            "gaps": rows.gaps,
+        }
+    )
+
+
+def read_table(store: ObjectStore, table: TableInfo) -> bytes:
+    """Return a table's JSON text; DamagedError if it is missing or does not match the root."""
     try:
         body = read_intact(store, table.key, lambda body: digest_of(body) == table.sha256)
     except KeyMissingError as error:
         raise DamagedError(f"{table.key} is missing") from error
     if digest_of(body) != table.sha256:
         raise DamagedError(f"{table.key} is damaged: its digest does not match the checkpoint")
-    document = unpack(body, table.key)
+    return unpack_plain(body, table.key)
+
+
+def parse_table(plain: bytes, name: str, table: TableInfo, topic: str | None = None) -> TableRows:
+    """Return the rows of a table, or all its gaps and the entries of one topic."""
     with reading(table.key):
+        document = parse_document(plain if topic is None else cut_entries(plain, topic), table.key)
         if (document["log"], document["first"], document["last"]) != (
             name,
             table.first,
@@ -142,6 +156,44 @@ def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
         ):
             raise ValueError("it is a table of other commits")
         return TableRows(as_list(document["entries"]), as_list(document["gaps"]))
+
+
+def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
+    """Return the rows of a table; DamagedError as in ``read_table``."""
+    return parse_table(read_table(store, table), name, table)
+
+
+def cut_entries(plain: bytes, topic: str) -> bytes:
+    """Leave out the entries of other topics in the JSON text of a table, without parsing it.
+
+    Entries are sorted by topic, and no entry has an object inside. A quote inside a string is
+    escaped, so these patterns are found between strings only.
+    """
+    end = plain.rfind(_AFTER_ENTRIES)
+    if not plain.startswith(_ENTRIES + _ENTRY) or end < 0:
+        return plain
+
+    def first_from(wanted: bytes) -> int:
+        """Return where the first entry begins whose topic is at or after ``wanted``."""
+        low, high = len(_ENTRIES), end
+        while low < high:
+            middle = (low + high) // 2
+            begins = plain.find(_ENTRY, middle, end)
+            if begins < 0 or _topic_at(plain, begins) >= wanted:
+                high = middle
+            else:
+                low = begins + 1
+        begins = plain.find(_ENTRY, low, end)
+        return end if begins < 0 else begins
+
+    name = topic.encode()
+    kept = plain[first_from(name) : first_from(name + b"\0")]
+    return _ENTRIES + kept.rstrip(b",") + plain[end:]
+
+
+def _topic_at(plain: bytes, begins: int) -> bytes:
+    start = plain.index(_TOPIC, begins) + len(_TOPIC)
+    return plain[start : plain.index(b'"', start)]
 
 
 def plan_merge(tables: Sequence[TableInfo]) -> int:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from kafkeep.archive.checkpoint import LoadedLog, find_newest, load_log, load_remaining, load_rows
+from kafkeep.archive.checkpoint import (
+    LoadedLog,
+    find_newest,
+    load_log,
+    load_remaining,
+    load_rows,
+    load_text,
+)
 from kafkeep.archive.codec import gap_from_json
 from kafkeep.archive.commit import Commit, Gap, Intent, LogSpan, TopicInfo
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import Entry, PartitionId
-from kafkeep.archive.entry_tables import TableInfo, TableRows
+from kafkeep.archive.entry_tables import TableInfo, TableRows, parse_table
 from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
 from kafkeep.archive.names import ROOT, check_log_name
@@ -20,7 +27,8 @@ from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError
 
 _KEPT_TABLES = 4
-"""The number of cached tables, of up to 100 MB each, for callers that read topic by topic."""
+"""The number of cached tables, of up to 16 MB each, for callers that read topic by topic."""
+_NO_TOPIC = ""
 
 
 class ArchiveView:
@@ -32,7 +40,7 @@ class ArchiveView:
     def __init__(self, store: ObjectStore, log: LoadedLog) -> None:
         self._store = store
         self._log = log
-        self._rows: dict[str, TableRows] = {}
+        self._texts: dict[str, bytes] = {}
 
     @property
     def state(self) -> LogState:
@@ -94,7 +102,7 @@ class ArchiveView:
         found = [gap for step in self._log.tail for gap in step.changes.gaps]
         for table in self._log.base.tables:
             if table.gaps:
-                rows = self._load(table)
+                rows = self._load(table, _NO_TOPIC)
                 with reading(table.key):
                     found.extend(map(gap_from_json, rows.gaps))
         kept = [g for g in found if self.state.counts(g.partition_id, g.generation, g.range.end)]
@@ -155,9 +163,8 @@ class ArchiveView:
                 continue
             last = decode_stored(self.name, read_stored_commit(self._store, self.name, table.last))
             if last.at_ms <= time_ms:
-                yield from (
-                    row["key"] for row in self._load(table).entries if row["topic"] == topic
-                )
+                rows = self._load(table, topic).entries
+                yield from (row["key"] for row in rows if row["topic"] == topic)
                 continue
             for stored in iter_stored_commits(self._store, self.name, table.first, table.last):
                 yield from _keys_by(decode_stored(self.name, stored), time_ms, topic)
@@ -166,10 +173,10 @@ class ArchiveView:
 
     def _iter_entries(self, topics: Collection[str] | None) -> Iterator[Entry]:
         """Yield the entries of these topics, or of all. Tables are kept if one topic is wanted."""
-        one = topics is not None and len(topics) == 1
+        one = next(iter(topics)) if topics is not None and len(topics) == 1 else None
         for table in self._log.base.tables:
             if table.may_hold(topics):
-                rows = self._load(table) if one else load_rows(self._store, self.name, table)
+                rows = self._load(table, one) if one else load_rows(self._store, self.name, table)
                 with reading(table.key):
                     for row in rows.entries:
                         if topics is None or row["topic"] in topics:
@@ -179,12 +186,13 @@ class ArchiveView:
                 if topics is None or entry.partition_id.topic in topics:
                     yield entry
 
-    def _load(self, table: TableInfo) -> TableRows:
-        if table.key not in self._rows:
-            if len(self._rows) >= _KEPT_TABLES:
-                del self._rows[next(iter(self._rows))]
-            self._rows[table.key] = load_rows(self._store, self.name, table)
-        return self._rows[table.key]
+    def _load(self, table: TableInfo, topic: str) -> TableRows:
+        """Return the gaps of a table, and its entries of one topic at least."""
+        if table.key not in self._texts:
+            if len(self._texts) >= _KEPT_TABLES:
+                del self._texts[next(iter(self._texts))]
+            self._texts[table.key] = load_text(self._store, self.name, table)
+        return parse_table(self._texts[table.key], self.name, table, topic)
 
 
 def _keys_by(commit: Commit, time_ms: int, topic: str) -> Iterator[str]:
