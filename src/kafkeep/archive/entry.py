@@ -9,9 +9,11 @@ or three bytes each.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkeep.archive.names import check_key, check_topic_name
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_BITS = 7
-_MORE = 0x80
+_BITS, _MORE = 7, 0x80
 _CONTINUED = bytes(range(_MORE, 256))
 
 
@@ -179,6 +180,38 @@ class IndexPoint(NamedTuple):
     max_timestamp: int
 
 
+class PackedIndex(Sequence[IndexPoint]):
+    """The index of a stored entry, in 40 bytes for each point; equal to a tuple of its points."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, points: Sequence[Sequence[Any]]) -> None:
+        numbers = list(chain.from_iterable(points))
+        if not set(map(type, numbers)) <= {int} or not set(map(len, points)) <= {_POINT}:
+            raise TypeError("an index contains values that are not integers, or a wrong number")
+        if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
+            raise ValueError("an index contains invalid numbers")
+        self._numbers = array("q", numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _POINT
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return tuple(map(self.__getitem__, range(len(self))[at]))
+        start = range(len(self))[at] * _POINT
+        return IndexPoint._make(self._numbers[start : start + _POINT])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+_POINT = len(IndexPoint._fields)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One data object in the log.
@@ -200,7 +233,7 @@ class Entry:
     format: str
     codec: str
     sha256: str
-    index: tuple[IndexPoint, ...] = ()
+    index: Sequence[IndexPoint] = ()
     aborted: tuple[OffsetRange, ...] = ()
     """Ranges of aborted batches that were kept on request."""
     view: str = "value"
@@ -289,7 +322,8 @@ class Entry:
         if set(map(type, texts)) != {str}:
             raise TypeError(f"expected strings, not {texts!r:.200}")
         incarnation, partition, start, end, records, low, high, size_bytes, raw_bytes = numbers
-        key, topic, topic_id, format_, codec, sha256 = texts
+        key, *shared, sha256 = texts
+        topic, topic_id, format_, codec = map(intern, shared)  # a restore keeps millions of entries
         extras = _extras(document)
         _check_numbers(numbers)
         _check_whole(extras, start, end, records)
@@ -306,7 +340,7 @@ class Entry:
             format=format_,
             codec=codec,
             sha256=sha256,
-            index=_index_from_json(document.get("index", ())),
+            index=PackedIndex(document["index"]) if "index" in document else (),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
             runs=OffsetRuns.from_json(document["runs"]) if "runs" in document else NO_RUNS,
             **extras,
@@ -350,15 +384,6 @@ def _check_whole(extras: Mapping[str, Any], start: int, end: int, records: int) 
         raise ValueError(f"{whole} records up to {whole_end}, of which {records} count up to {end}")
     if extras.get("parts", 1) < 1 or extras.get("generation", 0) < 0:
         raise ValueError(f"invalid parts or generation: {extras!r:.200}")
-
-
-def _index_from_json(points: Any) -> tuple[IndexPoint, ...]:
-    numbers = list(chain.from_iterable(points))
-    if not set(map(type, numbers)) <= {int}:
-        raise TypeError("an index contains values that are not integers")
-    if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
-        raise ValueError("an index contains invalid numbers")
-    return tuple(map(IndexPoint._make, points))
 
 
 _NUMBERS = (

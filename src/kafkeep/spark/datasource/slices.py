@@ -5,7 +5,7 @@ Records have the schema of Spark's own Kafka source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ class SegmentSlice:
     topic: str
     partition: int
     range: OffsetRange
-    index: tuple[IndexPoint, ...]
+    index: Sequence[IndexPoint]
     end: int
     aborted: tuple[OffsetRange, ...] = ()
 
