@@ -40,8 +40,11 @@ class FollowLoop:
     _denied_at: int | None = field(init=False, default=None)
     _has_succeeded: bool = field(init=False, default=False)
 
-    def run(self) -> None:
-        """Run cycles until stopped. After a transient failure, continue from the log's state."""
+    def run(self) -> bool:
+        """Run cycles until stopped. After a transient failure, continue from the log's state.
+
+        Return whether the state of the log is known at the end.
+        """
         unsure, failures = False, 0
         while not self.stop.is_set():
             busy = False
@@ -63,6 +66,7 @@ class FollowLoop:
                 logger.warning("%s: %s; trying again", self.name, error.message)
             if not busy:
                 self.stop.wait(self._wait_s(failures))
+        return not unsure
 
     def _tolerates_denial(self) -> bool:
         """Return True if credentials that are refused now worked less than ``DENIED_MS`` ago."""

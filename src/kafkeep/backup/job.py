@@ -108,7 +108,8 @@ class BackupJob:
             self.schemas.check()
         self._begin()
         if self.options.follow:
-            self._follow_loop().run()
+            if self._follow_loop().run():
+                self._writer.record_postponed()
         else:
             self._once()
         return self.summary.finish(self.log.state)

@@ -41,6 +41,9 @@ from kafkeep.spark.tasks import TaskRow
 METADATA_MS = 60_000
 """While a backup catches up, group offsets and the ends of partitions that it does not read are
 committed this often. They change in all partitions, while a cycle reads a few."""
+FEW_OFFSETS = 1_000
+"""While following, groups that have moved by up to so many offsets are committed with each cycle.
+Larger ones are committed once a minute and at the end: a group is written whole."""
 RunTasks = Callable[..., list[TaskRow]]
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,9 @@ class LogWriter:
     _ratios: dict[PartitionId, float] = field(init=False, default_factory=dict)
     """Bytes per offset of the ranges of the last intent."""
     _metadata_at_ms: int | None = field(init=False, default=None)
+    _groups_at_ms: int | None = field(init=False, default=None)
+    _postponed: CyclePlan | None = field(init=False, default=None)
+    """The last plan, if the log lacks some of its group offsets."""
 
     @property
     def state(self) -> LogState:
@@ -176,6 +182,14 @@ class LogWriter:
         )
         self.commit(self._with_metadata(changes, plan, {**self.state.positions, **plan.positions}))
 
+    def record_postponed(self) -> None:
+        """Commit the group offsets that wait for the next minute; called when following ends."""
+        plan, state = self._postponed, self.state
+        if plan is not None:
+            self._postponed = None
+            groups = changed_groups(plan.groups, plan.identified, state.positions, state.groups)
+            self.commit(Changes(groups=groups))
+
     def commit(self, changes: Changes) -> None:
         """Append a commit to the log, unless it would contain nothing new."""
         if is_empty(changes) and changes.intent is None and not changes.closes_intent:
@@ -257,9 +271,24 @@ class LogWriter:
         self._metadata_at_ms = now_ms
         return replace(
             changes,
-            groups=changed_groups(plan.groups, plan.identified, positions, state.groups),
+            groups=self._due_groups(plan, positions, now_ms),
             spans={pid: span for pid, span in plan.spans.items() if state.spans.get(pid) != span},
         )
+
+    def _due_groups(
+        self, plan: CyclePlan, positions: Mapping[PartitionId, int], now_ms: int
+    ) -> Mapping[str, Mapping[PartitionId, int]]:
+        before, last_ms = self.state.groups, self._groups_at_ms
+        changed = changed_groups(plan.groups, plan.identified, positions, before)
+        moved = {name for name, at in changed.items() if at.keys() == before.get(name, {}).keys()}
+        is_due = last_ms is None or now_ms - last_ms >= METADATA_MS
+        size = sum(len(changed[name]) for name in moved)
+        if is_due or size <= FEW_OFFSETS or not self.options.follow:
+            self._groups_at_ms = now_ms if size > FEW_OFFSETS else last_ms
+            self._postponed = None
+            return changed
+        self._postponed = plan
+        return {name: at for name, at in changed.items() if name not in moved}
 
     def _deleted_topics(self, gone: tuple[PartitionId, ...]) -> tuple[TopicInfo, ...]:
         """Return the topics that were deleted while they were read, marked as deleted."""

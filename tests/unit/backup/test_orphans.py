@@ -11,7 +11,7 @@ from tests.support.log_writers import writer_of
 from kafkeep.archive.commit import Changes, Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.backup.log_writer import METADATA_MS
+from kafkeep.backup.log_writer import FEW_OFFSETS, METADATA_MS
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import TransientError
@@ -113,3 +113,38 @@ def test_while_catching_up_a_commit_holds_what_it_read_and_all_metadata_once_a_m
     assert committed(4) == (1, 0)
     assert committed(5, catches_up=False) == (5, 1)
     assert set(writer.state.spans.values()) == {LogSpan(0, 5)}
+
+
+def test_following_commits_a_large_group_once_a_minute_and_at_the_end() -> None:
+    clock = [1_000_000]
+    log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, BackupOptions(topics=("t",), follow=True), lambda *_, **__: [], slots=2)
+    writer.now_ms = lambda: clock[0]
+    ids = [PartitionId("t", 1, number) for number in range(FEW_OFFSETS + 1)]
+
+    def committed(step: int, *, partitions: int = len(ids)) -> set[str]:
+        """Commit a cycle after which a large and a small group are at ``step``."""
+        large = {("t", number): step for number in range(partitions)}
+        groups = {"large": large, "small": {("t", 0): step}}
+        plan = replace(NOTHING_NEW, identified={"t": TOPIC}, groups=groups)
+        changes = Changes(positions=dict.fromkeys(ids, step))
+        whole = writer._with_metadata(changes, plan, changes.positions)
+        writer.commit(whole)
+        return set(whole.groups)
+
+    both = {"large", "small"}
+    assert committed(1, partitions=2) == both, "they are new"
+    assert committed(2, partitions=2) == both, "both are small"
+    assert committed(3) == both, "it has new partitions"
+    assert committed(4) == both, "no large one was committed before"
+    clock[0] += METADATA_MS - 1
+    assert committed(5) == set()
+    clock[0] += 1
+    assert committed(6) == both
+    assert committed(7) == set()
+    writer.record_postponed()
+    assert set(writer.state.groups["large"].values()) == {7}
+    assert writer.state.groups["small"] == {ids[0]: 7}
+    commits = writer.state.commit
+    writer.record_postponed()
+    assert writer.state.commit == commits, "nothing waits"

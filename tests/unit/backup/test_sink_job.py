@@ -16,7 +16,7 @@ from tests.support.fake_kafka import FakeFetchWire, FakeLog
 
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.view import load_view
+from kafkeep.archive.view import iter_commits, load_view
 from kafkeep.backup import job as job_module
 from kafkeep.backup import task
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
@@ -62,6 +62,7 @@ class Scene:
     most_commits: int = 100
     looks: int = 0
     topic_id: str = "id"
+    groups: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     meanwhile: Callable[[], None] = lambda: None
     """Done while Kafka is asked for its ends."""
     clock: Clock = field(init=False)
@@ -142,7 +143,7 @@ class Scene:
         end = self.log.end
         partition = PartitionSnapshot(LogSpan(self.log.start, end), end, 1, self.size_bytes)
         return ClusterSnapshot(
-            now_ms, {"t": TopicSnapshot("t", self.topic_id, 1, {}, (partition,))}, {}
+            now_ms, {"t": TopicSnapshot("t", self.topic_id, 1, {}, (partition,))}, self.groups
         )
 
     def run_tasks(
@@ -290,6 +291,20 @@ def test_frequent_cycles_only_check_for_growth_while_nothing_happens(scene: Scen
     scene.run({"flush.size": "5"}, pauses=20, then=more, details_ms=30_000)
     assert scene.archived() == [[0, 1, 2, 3, 4]]
     assert scene.looks <= 20 // 5 + 3
+
+
+def test_a_following_job_that_stops_commits_the_group_offsets_that_wait(scene: Scene) -> None:
+    scene.produce(*numbers(0, 20))
+
+    def more(pause: int) -> None:
+        scene.groups = {"g": {("t", 0): pause}}
+
+    with mock.patch("kafkeep.backup.log_writer.FEW_OFFSETS", 0):
+        scene.run({"flush.size": "1"}, pauses=10, then=more, details_ms=0)
+    commits = [found.commit for found in iter_commits(scene.store, "sink")]
+    groups = [commit.changes.groups for commit in commits if commit and commit.changes.groups]
+    offsets = [at for moved in groups for at in moved["g"].values()]
+    assert offsets == [1, 2, 9], "a new group, its first move, and what the last cycle saw"
 
 
 def test_a_clock_closes_waiting_files_also_between_two_snapshots(scene: Scene) -> None:
