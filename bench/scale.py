@@ -17,8 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from bench.beside import Numbers
-from bench.simulated_backup import SimulatedBackup, SimulatedTopics
+from bench.simulated_backup import SimulatedBackup, SimulatedTopics, plan_gained
 from bench.simulated_log import (
+    GROUP,
     LOG,
     RECORDS,
     TOPIC_PARTITIONS,
@@ -47,6 +48,8 @@ SIZES = ((1_000, 10_000), (10_000, 100_000), (100_000, 1_000_000), (100_000, 10_
 """Partitions and entries."""
 LARGEST_WHOLE_RESTORE = 1_000_000
 """A plan holds every entry in memory, about 1 KB of each."""
+GROWN = 64
+"""The partitions with new records in a cycle of a backup that is caught up."""
 FOLLOWED = 8
 """The partitions with a new object in a cycle of a following restore."""
 
@@ -70,7 +73,7 @@ def scale(*_: object) -> Numbers:
 
 
 def _planning(partitions: int) -> Numbers:
-    """One cycle of 2 slots while everything is behind."""
+    """One cycle of 2 slots while everything is behind, and one with few new records."""
     topics = SimulatedTopics(
         topics=partitions // TOPIC_PARTITIONS,
         partitions=TOPIC_PARTITIONS,
@@ -78,7 +81,10 @@ def _planning(partitions: int) -> Numbers:
     )
     backup = SimulatedBackup(topics, BackupOptions(topics_regex=".*"), slots=2, most_cycles=1)
     cost = _measured(backup.run)
+    grown = min(GROWN, partitions // TOPIC_PARTITIONS)
+    gained = plan_gained(topics, BackupOptions(topics_regex=".*"), grown=grown)
     return {
+        f"plan a cycle of {grown} new records, {partitions:,} partitions: CPU seconds": gained,
         f"plan a cycle, {partitions:,} partitions: CPU seconds": backup.planning_seconds,
         f"plan a cycle, {partitions:,} partitions: MB": cost.peak_mb,
     }
@@ -122,6 +128,9 @@ def _log_costs(store: CountingStore, partitions: int, entries: int) -> Numbers:
         "commit a cycle of catching up": _archived(cycle[1:]),
         "commit the ends of all partitions": Changes(
             closes_intent=False, spans={pid: LogSpan(0, 10**6) for pid in log.state.positions}
+        ),
+        "commit a group of all partitions": Changes(
+            closes_intent=False, groups={GROUP: dict.fromkeys(log.state.positions, 2)}
         ),
     }.items():
         note(what, _measured(partial(log.append, changes), store))

@@ -51,14 +51,51 @@ class SimulatedTopics:
             return -(-size // self.record_bytes)
         return half - (-(size - first) // self.later_record_bytes)
 
-    def snapshot(self) -> ClusterSnapshot:
-        """Return what a backup sees of the cluster."""
+    def snapshot(self, *, grown: int = 0) -> ClusterSnapshot:
+        """Return what a backup sees of the cluster; ``grown`` topics have a new record each."""
         one = PartitionSnapshot(LogSpan(0, self.records), self.records, 1, self.partition_bytes)
+        end = self.records + 1
+        more = PartitionSnapshot(LogSpan(0, end), end, 1, self.partition_bytes)
         found = {
-            name: TopicSnapshot(name, "id", 1, {}, (one,) * self.partitions)
-            for name in (f"topic-{number:05d}" for number in range(self.topics))
+            name: TopicSnapshot(
+                name, "id", 1, {}, (more if number < grown else one, *[one] * (self.partitions - 1))
+            )
+            for number, name in enumerate(f"topic-{number:05d}" for number in range(self.topics))
         }
         return ClusterSnapshot(0, found, {})
+
+    def infos(self) -> dict[str, TopicInfo]:
+        """Return what the log says of the topics."""
+        return {
+            name: TopicInfo(
+                topic=name,
+                incarnation=1,
+                topic_id="id",
+                partitions=self.partitions,
+                replication_factor=1,
+                configs={},
+            )
+            for name in self.snapshot().topics
+        }
+
+
+def plan_gained(topics: SimulatedTopics, options: BackupOptions, *, grown: int) -> float:
+    """Plan a cycle in which one partition of each of ``grown`` topics has a new record.
+
+    Return its CPU seconds: combining the snapshot with the log, choosing, and comparing the ends.
+    """
+    snapshot, latest = topics.snapshot(grown=grown), topics.infos()
+    before = PlanInput.of(topics.snapshot(), LoggedState({}, latest))
+    spans = {pid: partition.span for pid, _, partition in before.iter_partitions()}
+    positions = dict.fromkeys(spans, topics.records)
+    began = time.process_time()
+    plan = plan_cycle(
+        PlanInput.of(snapshot, LoggedState(positions, latest)), options, CycleBacklog(), slots=2
+    )
+    moved = {pid: span for pid, span in plan.spans.items() if spans[pid] != span}
+    seconds = time.process_time() - began
+    assert len(plan.stretches) == len(moved) == grown, "the cycle reads what is new"
+    return seconds
 
 
 @dataclass(slots=True)
@@ -80,17 +117,7 @@ class SimulatedBackup:
         """Run cycles until everything is archived."""
         snapshot, backlog = self.topics.snapshot(), CycleBacklog()
         positions: dict[PartitionId, int] = {}
-        latest = {
-            name: TopicInfo(
-                topic=name,
-                incarnation=1,
-                topic_id="id",
-                partitions=self.topics.partitions,
-                replication_factor=1,
-                configs={},
-            )
-            for name in snapshot.topics
-        }
+        latest = self.topics.infos()
         while self.cycles != self.most_cycles:
             given = PlanInput.of(snapshot, LoggedState(positions, latest))
             began = time.process_time()

@@ -23,7 +23,7 @@ from kafkeep.archive.state import LogState
 TOPIC_PARTITIONS = 100
 ROWS_PER_TABLE = 30_000
 """So many entries make a table of 16 MiB, at which tables are no longer merged."""
-LOG = "bench"
+LOG, GROUP = "bench", "readers"
 SIZE_BYTES = 100_000
 RECORDS = 1000
 
@@ -113,6 +113,7 @@ def fill_log(store: ObjectStore, partitions: int, entries: int) -> None:
         at_ms=1,
         positions=dict.fromkeys(ids, entries // partitions * RECORDS),
         spans=dict.fromkeys(ids, LogSpan(0, entries // partitions * RECORDS)),
+        groups={GROUP: dict.fromkeys(ids, 1)},
         topics={(pid.topic, 1): _info(pid.topic) for pid in ids[::TOPIC_PARTITIONS]},
     )
     last = Commit(
