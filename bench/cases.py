@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from bench import topics
 from bench.beside import Beside, Numbers, beside, figures
+from bench.capacity_points import capacity_points
 from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
 from bench.growth import partitions_of_the_same_bytes, ten_times_the_records
@@ -272,4 +273,5 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "50 connectors": many_connectors,
     "console": console_pages,
     "scale": scale,
+    "capacity": capacity_points,
 }
