@@ -93,7 +93,10 @@ class LogFollowSource:
         targets = self.targets()
         self._warn_missing(targets)
         limit = UNLIMITED_BYTES if self.is_one_shot else max_bytes
-        archived = {topic: entries_of_newest(view, topic) for topic in targets}
+        gained = {
+            pid.topic for pid, at in view.positions.items() if at > state.positions.get(pid, 0)
+        }
+        archived = {topic: entries_of_newest(view, topic) for topic in targets if topic in gained}
         ends = plan_cycle(archived, state.positions, max_bytes=limit)
         if not ends or (self.is_one_shot and state.positions):
             self.exhausted_commit = view.commit

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkeep.archive.commit import Changes
+from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.log import CommitLog
@@ -112,6 +112,30 @@ def test_a_follow_cycle_reports_its_progress(monkeypatch: pytest.MonkeyPatch) ->
     follower.on_progress = lambda done, total: told.append((done, total))
     follower.step()
     assert told == [(3, 9)]
+
+
+def test_a_cycle_reads_the_entries_of_topics_with_new_records_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    infos = tuple(
+        TopicInfo(
+            topic=pid.topic,
+            incarnation=1,
+            topic_id="A" * 22,
+            partitions=1,
+            replication_factor=1,
+            configs={},
+        )
+        for pid in (A, B)
+    )
+    archive = CommitLog.open(store, "x", writer="w", now_ms=lambda: 1)
+    archive.append(Changes(topics=infos, positions={A: 5, B: 4}))
+    read = []
+    monkeypatch.setattr(log, "entries_of_newest", lambda _view, topic: read.append(topic) or {})
+    source = LogFollowSource(store=store, options=RestoreOptions(), now_ms=lambda: 0)
+    source.open_cycle(DONE, Places().open_round, max_bytes=1)
+    assert read == ["b"]
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
