@@ -90,6 +90,8 @@ class Backlog:
     last_progress_ms: int | None = None
     no_progress_since_ms: int | None = None
     gaps: OffsetGaps = field(default_factory=OffsetGaps)
+    is_passive: bool = False
+    """True while another connector of its pair archives in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.waiting import until
 
-from kafkeep.connect.metrics.own_metrics import READ_EVERY_MS, LastVerified
-from kafkeep.connect.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
 from kafkeep.maintenance.report import (
@@ -103,23 +100,6 @@ def test_the_newest_trace_counts() -> None:
     assert last_verified_ms(store, "other") is None
     body = json.loads(store.get(next(iter(store.list(verified_prefix("backup")))).key))
     assert body["at_ms"] == max(times) and body["kind"] == "archive" and body["version"] == 1
-
-
-def test_metrics_learn_of_traces_in_the_background() -> None:
-    now, asked = [0], []
-
-    def read(connector: Connector) -> int | None:
-        asked.append(connector.name)
-        return 7 if connector.name == "a" else None
-
-    verified = LastVerified(read, lambda: now[0])
-    some = {name: Connector(name=name, config={}) for name in ("a", "b")}
-    verified.of(some)
-    until(lambda: len(asked) == 2 and verified.of(some) == {"a": 7})
-    assert asked == ["a", "b"] and verified.of({"b": some["b"]}) == {}
-    now[0] = READ_EVERY_MS
-    verified.of(some)
-    until(lambda: len(asked) == 4)
 
 
 @pytest.mark.parametrize(

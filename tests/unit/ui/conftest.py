@@ -15,7 +15,7 @@ from tests.support.connect.rest_server import serving
 from tests.support.connect.stored_object import stored_object
 
 from kafkeep.connect.catalog.archives.stored_objects import StoredObject
-from kafkeep.connect.model import ConnectorStatus, Json, RunState
+from kafkeep.connect.model import ConnectorStatus, Json, OffsetGaps, RunState
 from kafkeep.connect.plugins.validate import validate
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.safety.secrets import unmask
@@ -46,6 +46,7 @@ class ConsoleService(MemoryService):
     """Validates as the real service does, keeps secrets, and has an archive to show."""
 
     trace: str | None = None
+    lost = OffsetGaps()
 
     def status(self, name: str) -> ConnectorStatus:
         found = super().status(name)
@@ -71,6 +72,7 @@ class ConsoleService(MemoryService):
                 lag_records=1234,
                 lag_seconds=75.0,
                 last_commit_ms=1_700_000_000_000,
+                gaps=self.lost,
                 records_per_second=1500.0,
                 bytes_per_second=2.5e6,
             )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
-from kafkeep.connect.model import TargetState
+from kafkeep.connect.model import OffsetGaps, TargetState
 from kafkeep.ui.frame import POLICY
 from kafkeep.ui.pages.connector_offsets import OFFSETS_SHOWN
 
@@ -152,3 +152,19 @@ def test_a_connector_with_many_partitions_shows_its_offsets_page_by_page(
     [following] = re.findall(r'rel="next" href="([^"]+)"', first)
     second = browser.get(html.unescape(following))
     assert second.count("<tr><td>") == 1
+
+
+def test_the_overview_is_green_only_while_every_sink_archives_without_gaps(
+    service: ConsoleService, browser: Browser
+) -> None:
+    service.create("orders", GOOD, TargetState.RUNNING)
+    assert "Everything is safe" in browser.get("/ui/")
+    service.create("events", GOOD, TargetState.STOPPED)
+    text = browser.get("/ui/")
+    assert "Everything is safe" not in text
+    assert "1 of 2 connectors may be behind" in text
+    assert "events</a> (stopped)" in text
+    service.lost = OffsetGaps(count=3, offsets=9)
+    text = browser.get("/ui/")
+    assert "2 of 2 connectors need attention" in text
+    assert "events</a> (3 gaps)" in text

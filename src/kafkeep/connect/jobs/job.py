@@ -225,6 +225,7 @@ def backlog_of(
         if stuck_ms is not None and now_ms - stuck_ms >= NO_PROGRESS_MS
         else None,
         gaps=progress.lost,
+        is_passive=progress.is_passive,
     )
 
 

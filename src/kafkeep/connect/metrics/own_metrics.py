@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Mapping
-
-from kafkeep.connect.jobs.job import JobContext, Progress, partition_lags
+from kafkeep.connect.jobs.job import Progress, partition_lags
 from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.connect.metrics.totals import ConnectorTotals
-from kafkeep.connect.model import Connector, ConnectorStatus, RestError
-from kafkeep.connect.plugins.validate import Definitions
-from kafkeep.errors import KafkeepError
+from kafkeep.connect.model import ConnectorStatus
 from kafkeep.store.request_times import RequestTimes
 
 _CONNECTOR = ("connector",)
@@ -162,61 +156,3 @@ def put_requests(page: MetricsPage, times: RequestTimes) -> None:
         # An alert sees a first error only if the series existed before, at zero.
         for reason, count in sorted({"connection": 0, **noted.faults}.items()):
             page.put(S3_ERRORS, count, operation, reason)
-
-
-ReadVerified = Callable[[Connector], int | None]
-READ_EVERY_MS = 300_000
-logger = logging.getLogger(__name__)
-
-
-def verified_reader(
-    definitions: Definitions, context_for: Callable[[Mapping[str, str]], JobContext]
-) -> ReadVerified:
-    """Return a function that reads when a connector's archive was last verified."""
-
-    def read(connector: Connector) -> int | None:
-        from kafkeep.connect.jobs.offsets import read_verified  # noqa: PLC0415 - rarely needed
-
-        config = definitions.resolve(connector.config)
-        return read_verified(connector.name, config, context_for(config))
-
-    return read
-
-
-class LastVerified:
-    """Caches when each archive was last verified, so that ``/metrics`` never waits for a store."""
-
-    def __init__(self, read: ReadVerified, now_ms: Callable[[], int]) -> None:
-        self._read = read
-        self._now_ms = now_ms
-        self._known: dict[str, int] = {}
-        self._read_ms = -READ_EVERY_MS
-        self._lock = threading.Lock()
-
-    def of(self, connectors: Mapping[str, Connector]) -> Mapping[str, int]:
-        """Return what is known of these, and refresh it in the background when it is old."""
-        with self._lock:
-            if connectors and self._now_ms() - self._read_ms >= READ_EVERY_MS:
-                self._read_ms = self._now_ms()
-                threading.Thread(
-                    target=self._refresh,
-                    args=(dict(connectors),),
-                    name="last-verified",
-                    daemon=True,
-                ).start()
-            return {name: at for name, at in self._known.items() if name in connectors}
-
-    def expire(self) -> None:
-        """Let the next call refresh what is known."""
-        self._read_ms = -READ_EVERY_MS
-
-    def _refresh(self, connectors: Mapping[str, Connector]) -> None:
-        for name, connector in connectors.items():
-            try:
-                at_ms = self._read(connector)
-            except (KafkeepError, RestError) as error:
-                logger.debug("connector %s: cannot read when it was last verified: %s", name, error)
-                continue
-            if at_ms is not None:
-                with self._lock:
-                    self._known[name] = at_ms

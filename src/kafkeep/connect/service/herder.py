@@ -19,7 +19,6 @@ from kafkeep.connect.catalog.cluster import LiveCluster
 from kafkeep.connect.catalog.registries import registry_places
 from kafkeep.connect.catalog.schemas import SchemaCatalog
 from kafkeep.connect.jobs.job import JobContext
-from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import (
     Connector,
@@ -45,8 +44,8 @@ from kafkeep.connect.service.overview import (
     WorkerSettings,
     caught_up,
     health_of,
-    overview_of,
 )
+from kafkeep.connect.service.overview_reader import OverviewReader
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.options.kafka import KafkaOptions
@@ -97,13 +96,19 @@ class Herder:
         self._loggers = loggers
         self._settings = settings or WorkerSettings(version=VERSION)
         self._growth = ArchiveGrowth()
-        self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
         archives = Archives(archive_places(self._resolved, context_for), is_watching=True)
         self.catalog = Catalog(
             cluster=LiveCluster(kafka),
             archives=archives,
             schemas=SchemaCatalog(registry_places(self._resolved, context_for), archives),
             state=state,
+        )
+        self._overview = OverviewReader(
+            definitions=definitions,
+            context_for=context_for,
+            archives=archives,
+            totals=totals,
+            now_ms=now_ms,
         )
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
@@ -158,7 +163,7 @@ class Herder:
 
     def expire_verified(self) -> None:
         """Read when archives were last verified again: one was verified just now."""
-        self._verified.expire()
+        self._overview.expire_verified()
 
     def _connectors(self) -> Mapping[str, Connector]:
         if not self._loop.leads():
@@ -332,7 +337,7 @@ class Herder:
             leader=leader.worker_id if leader is not None else "",
             rebalancing=leader is None,
             classes={name: one.config.get(CLASS, "") for name, one in connectors.items()},
-            verified_ms=self._verified.of(connectors) if self._loop.leads() else {},
+            verified_ms=self._overview.verified_ms(connectors) if self._loop.leads() else {},
             jvm=read_jvm(),
         )
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
@@ -352,12 +357,8 @@ class Herder:
         """Return the worker's health, and state, lag and rate of each connector."""
         connectors = dict(self._connectors())
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
-        if not self._loop.leads():
-            return overview_of(statuses, {}, {}, self._health(statuses))
-        progress = self._loop.supervisor.progress()
-        readings = self._totals.read(statuses, progress, self._now_ms())
-        verified_ms = self._verified.of(connectors)
-        return overview_of(statuses, readings, verified_ms, self._health(statuses))
+        progress = self._loop.supervisor.progress() if self._loop.leads() else None
+        return self._overview.read(connectors, statuses, progress, self._health(statuses))
 
     def growth(self, name: str) -> tuple[GrowthPoint, ...]:
         """Return the size of a connector's archive over time."""

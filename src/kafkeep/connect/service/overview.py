@@ -10,16 +10,26 @@ from dataclasses import dataclass, field, replace
 
 from kafkeep.connect.metrics.totals import ConnectorTotals
 from kafkeep.connect.model import (
+    Backlog,
     Connector,
     ConnectorStatus,
     ConnectorType,
     Json,
+    OffsetGaps,
     RunState,
     TargetState,
 )
 
 MAX_POINTS = 300
 """How many points a growth curve has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What the log of a connector says: when it last moved on, and which offsets are lost."""
+
+    last_commit_ms: int | None = None
+    gaps: OffsetGaps = field(default_factory=OffsetGaps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +46,21 @@ class ConnectorOverview:
     last_commit_ms: int | None = None
     verified_ms: int | None = None
     no_progress_since_ms: int | None = None
-    gaps: int = 0
-    lost_offsets: int = 0
+    gaps: OffsetGaps | None = None
+    is_passive: bool = False
+    """True while another connector of its pair archives in its place."""
     records_per_second: float | None = None
     bytes_per_second: float | None = None
+
+    @property
+    def gap_count(self) -> int | None:
+        """How many gaps its log has."""
+        return None if self.gaps is None else self.gaps.count
+
+    @property
+    def lost_offsets(self) -> int | None:
+        """How many offsets are lost in these gaps."""
+        return None if self.gaps is None else self.gaps.offsets
 
     @property
     def has_failed(self) -> bool:
@@ -49,7 +70,18 @@ class ConnectorOverview:
     @property
     def needs_attention(self) -> bool:
         """True when records are lost, or are not archived although they should be."""
-        return self.has_failed or self.gaps > 0 or self.no_progress_since_ms is not None
+        return self.has_failed or bool(self.gap_count) or self.no_progress_since_ms is not None
+
+    @property
+    def doubt(self) -> str:
+        """Why a sink may be behind without anybody noticing; empty when it cannot be."""
+        if self.type != "sink" or self.is_passive:
+            return ""
+        if self.state is not RunState.RUNNING:
+            return "not started" if self.state is RunState.UNASSIGNED else self.state.value.lower()
+        if self.lag_records is None:
+            return "lag not measured yet"
+        return "gaps not read yet" if self.gaps is None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +130,20 @@ class ServiceOverview:
         return sum(known) if known else None
 
     @property
-    def gaps(self) -> int:
-        """The gaps of all connectors."""
-        return sum(one.gaps for one in self.connectors)
+    def gaps(self) -> int | None:
+        """The gaps of all connectors; None when none is known."""
+        known = [one.gap_count for one in self.connectors if one.gap_count is not None]
+        return sum(known) if known else None
+
+    @property
+    def unmeasured(self) -> int:
+        """How many connectors have a lag that is not known."""
+        return sum(one.lag_records is None and not one.is_passive for one in self.connectors)
+
+    @property
+    def sinks(self) -> tuple[ConnectorOverview, ...]:
+        """The connectors that archive."""
+        return tuple(one for one in self.connectors if one.type == "sink")
 
     @property
     def last_commit_ms(self) -> int | None:
@@ -199,38 +242,51 @@ def overview_of(
     statuses: Sequence[ConnectorStatus],
     readings: Mapping[str, ConnectorTotals],
     verified_ms: Mapping[str, int],
+    logs: Mapping[str, LogFacts],
     health: Json,
 ) -> ServiceOverview:
-    """Put together what is known of each connector; a standby worker has no ``readings``."""
+    """Put together what is known of each connector; a standby worker has no ``readings``.
+
+    ``logs`` tell what a job has not: one that is stopped, paused, or has just been started.
+    """
     return ServiceOverview(
         health=str(health["status"]),
         leader=health["leader"],
         is_leader=bool(health["is_leader"]),
         connectors=tuple(
-            _connector(one, readings.get(one.name), verified_ms.get(one.name)) for one in statuses
+            _connector(one, readings.get(one.name), verified_ms.get(one.name), logs.get(one.name))
+            for one in statuses
         ),
     )
 
 
 def _connector(
-    status: ConnectorStatus, reading: ConnectorTotals | None, verified_ms: int | None
+    status: ConnectorStatus,
+    reading: ConnectorTotals | None,
+    verified_ms: int | None,
+    log: LogFacts | None,
 ) -> ConnectorOverview:
-    backlog = status.backlog
-    is_measured = backlog is not None and backlog.measured_ms is not None
-    last_ms = backlog.last_progress_ms if backlog is not None else None
+    backlog = status.backlog or Backlog()
+    is_measured = backlog.measured_ms is not None
+    commits_ms = (
+        backlog.last_progress_ms,
+        reading.last_commit_ms if reading is not None else None,
+        log.last_commit_ms if log is not None else None,
+    )
+    known_gaps = log.gaps if log is not None else None
     return ConnectorOverview(
         name=status.name,
         type=status.type,
         state=status.state,
         tasks=len(status.tasks),
         failed_tasks=sum(task.state is RunState.FAILED for task in status.tasks),
-        lag_records=backlog.records if backlog is not None and is_measured else None,
-        lag_seconds=backlog.seconds if backlog is not None and is_measured else None,
-        last_commit_ms=last_ms or (reading.last_commit_ms if reading is not None else None),
+        lag_records=backlog.records if is_measured else None,
+        lag_seconds=backlog.seconds if is_measured else None,
+        last_commit_ms=max((at for at in commits_ms if at is not None), default=None),
         verified_ms=verified_ms,
-        no_progress_since_ms=backlog.no_progress_since_ms if backlog is not None else None,
-        gaps=backlog.gaps.count if backlog is not None else 0,
-        lost_offsets=backlog.gaps.offsets if backlog is not None else 0,
+        no_progress_since_ms=backlog.no_progress_since_ms,
+        gaps=backlog.gaps if is_measured else known_gaps,
+        is_passive=backlog.is_passive,
         records_per_second=reading.rate("records") if reading is not None else None,
         bytes_per_second=reading.rate("bytes") if reading is not None else None,
     )

@@ -251,6 +251,7 @@ def _backlog(document: Any) -> Backlog | None:
         gaps=OffsetGaps(
             count=as_int(gaps["count"]), offsets=as_int(gaps["offsets"]), newest=newest
         ),
+        is_passive=document.get("is_passive") is True,
     )
 
 

@@ -81,7 +81,7 @@ def _connector(one: ConnectorOverview) -> Json:
         "last_commit": maybe_time(one.last_commit_ms),
         "last_verification": maybe_time(one.verified_ms),
         "no_progress_since": maybe_time(one.no_progress_since_ms),
-        "gaps": one.gaps,
+        "gaps": one.gap_count,
         "lost_offsets": one.lost_offsets,
         "records_per_second": one.records_per_second,
         "bytes_per_second": one.bytes_per_second,
@@ -162,7 +162,7 @@ _RATES = {
     "lag_seconds": MAYBE_NUMBER,
     "records_per_second": MAYBE_NUMBER,
     "bytes_per_second": MAYBE_NUMBER,
-    "gaps": NUMBER,
+    "gaps": MAYBE_NUMBER,
     "last_commit": MAYBE_TIME,
 }
 _CHECK = {
@@ -188,7 +188,7 @@ _OVERVIEW = object_schema(
                     "state": {"type": "string", "enum": RUN_STATES},
                     "tasks": NUMBER,
                     "failed_tasks": NUMBER,
-                    "lost_offsets": NUMBER,
+                    "lost_offsets": MAYBE_NUMBER,
                     "last_verification": MAYBE_TIME,
                     "no_progress_since": MAYBE_TIME,
                     **_RATES,
