@@ -24,6 +24,7 @@ from kafkeep.connect.rest.call import to_segment
 from kafkeep.errors import PreflightError
 from kafkeep.restore.groups.plan import GroupMove, GroupPlan
 from kafkeep.ui.display import visible
+from kafkeep.ui.pages.group_moves import ROWS_SHOWN
 
 AT = f"/ui/groups/{to_segment(HOSTILE)}"
 MOVE = GroupMove(HOSTILE, SCRIPT, 0, 40, 50, "the archive starts at 50")
@@ -239,3 +240,32 @@ def test_scripts_plan_apply_and_roll_back(browser: Browser, moves: FakeMoves) ->
     answer = browser.client.post(f"{at}/rollback", json=place)
     assert answer.json() == {"left_out": ["orders-1"]}
     assert browser.client.post(f"{at}/rollback", json={"revision": []}).status_code == 400
+
+
+def test_a_large_plan_shows_its_first_rows_and_leads_to_all(
+    browser: Browser, moves: FakeMoves
+) -> None:
+    many = tuple(
+        PlannedMove(move=GroupMove(HOSTILE, "orders", n, n, n, ""), live=n) for n in range(20_000)
+    )
+    one_plan = moves.plan
+    moves.plan = lambda request: replace(one_plan(request), moves=many)  # type: ignore[method-assign]
+    page = browser.get(f"{AT}/plan?plan=yes&commit=7")
+    assert page.count('<th scope="row">') == ROWS_SHOWN
+    assert f"The first {ROWS_SHOWN} of 20,000 partitions are shown" in page
+    assert f'href="/kafkeep/v1/groups/{to_segment(HOSTILE)}/plan?commit=7"' in page
+    assert len(page) < 200_000
+
+
+def test_a_large_roll_back_shows_its_first_rows_and_leads_to_all(
+    browser: Browser, moves: FakeMoves
+) -> None:
+    offsets: dict[tuple[str, int], int | None] = {("orders", n): n for n in range(20_000)}
+    moves.kept = replace(moves.kept, offsets=offsets)
+    moves.split_missing = lambda snapshot: (offsets, [])  # type: ignore[method-assign]
+    page = browser.get(f"{AT}/roll-back?archive=0123456789&restore=abc&revision=4")
+    assert page.count('<th scope="row">') == ROWS_SHOWN
+    for text in (page, browser.get(f"{AT}/history")):
+        assert f"The first {ROWS_SHOWN} of 20,000" in text
+        assert f'href="/kafkeep/v1/groups/{to_segment(HOSTILE)}/history"' in text
+        assert len(text) < 200_000

@@ -252,9 +252,9 @@ class GroupMoves:
         if request.topics:
             return request, ()
         # Not the remembered topics: one that was created again a moment ago has other offsets.
-        there = self._cluster.admin().topics(list(saved.newest()))
+        there = self._cluster.admin().topics(list(saved.newest))
         kept, checks = [], []
-        for name, incarnation in saved.newest().items():
+        for name, incarnation in saved.newest.items():
             described = there.get(name)
             if described is not None and described.topic_id == saved.topic_ids.get(
                 (name, incarnation)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
-from kafkeep.connect.catalog.cluster import LiveCluster, Reading
+from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.readings import Reading
 from kafkeep.connect.model import RestError
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
@@ -22,6 +24,7 @@ from kafkeep.kafka.admin.groups import load_group_offsets
 from kafkeep.kafka.client.metadata import TopicDescription, TopicPartition
 
 MEMBERS_SHOWN = 100
+_SAVED_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class GroupList:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SavedGroup:
     """The offsets of a group in one log, at one commit."""
 
@@ -69,16 +72,18 @@ class SavedGroup:
     archived_to: Mapping[PartitionId, int]
     topic_ids: Mapping[tuple[str, int], str]
 
+    @cached_property
     def newest(self) -> dict[str, int]:
-        """Return the topics with their newest incarnation that has an offset."""
+        """The topics with their newest incarnation that has an offset."""
         found: dict[str, int] = {}
         for pid in self.offsets:
             found[pid.topic] = max(found.get(pid.topic, 0), pid.incarnation)
         return dict(sorted(found.items()))
 
+    @cached_property
     def by_partition(self) -> dict[TopicPartition, PartitionId]:
-        """Return the partitions of each topic's newest incarnation that has an offset."""
-        newest = self.newest()
+        """The partitions of each topic's newest incarnation that has an offset."""
+        newest = self.newest
         return {
             (pid.topic, pid.partition): pid
             for pid in self.offsets
@@ -133,6 +138,8 @@ class ConsumerGroups:
     def __init__(self, cluster: LiveCluster, archives: Archives) -> None:
         self.cluster = cluster
         self.archives = archives
+        self._saved: dict[tuple[str, str, str], tuple[ArchiveView, SavedGroup]] = {}
+        """By archive, log and group: what the newest commit that was read says."""
 
     def list_all(self) -> GroupList:
         """Return every group that Kafka or an archive has."""
@@ -211,7 +218,7 @@ class ConsumerGroups:
             problem = error.message
         if state is None and chosen is None and not choices and not problem:
             raise RestError(404, f"There is no consumer group {group!r} in Kafka or an archive")
-        saved = chosen.by_partition() if chosen is not None else {}
+        saved = chosen.by_partition if chosen is not None else {}
         keys = sorted(saved.keys() | live.keys())
         wanted = keys[start:] if count is None else keys[start : start + count]
         known_topics = None if problem else topics
@@ -235,12 +242,18 @@ class ConsumerGroups:
 
     def saved(self, group: str) -> list[SavedGroup]:
         """Return the newest offsets of a group in each log that has it, the newest first."""
-        found = [
-            saved_group(log.place, log.view, group)
-            for log in self._logs()
-            if group in log.view.groups
-        ]
+        found = [self._saved_in(log, group) for log in self._logs() if group in log.view.groups]
         return sorted(found, key=lambda one: (-one.at_ms, one.address, one.log))
+
+    def _saved_in(self, log: ArchiveLog, group: str) -> SavedGroup:
+        """Return what a log holds of a group; made once for each commit."""
+        key = log.place.id, log.name, group
+        known = self._saved.get(key)
+        if known is None or known[0] is not log.view:
+            if len(self._saved) >= _SAVED_KEPT:
+                self._saved.clear()
+            known = self._saved[key] = log.view, saved_group(log.place, log.view, group)
+        return known[1]
 
     def saved_at(
         self, group: str, *, archive: str = "", log: str = "", commit: int | None = None

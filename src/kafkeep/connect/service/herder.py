@@ -34,6 +34,7 @@ from kafkeep.connect.plugins.validate import CLASS, Definitions
 from kafkeep.connect.runs.board import RunBoard
 from kafkeep.connect.runs.restore import RestoreRuns
 from kafkeep.connect.service.archive_growth import ArchiveGrowth, log_of
+from kafkeep.connect.service.connector_offsets import ConnectorOffsets
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
@@ -110,6 +111,7 @@ class Herder:
             totals=totals,
             now_ms=now_ms,
         )
+        self._offsets = ConnectorOffsets(definitions, context_for, archives)
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
 
@@ -269,28 +271,13 @@ class Herder:
 
     def offsets(self, name: str) -> list[Json]:
         """Return a connector's offsets; any worker can read them."""
-        from kafkeep.connect.jobs import offsets  # noqa: PLC0415 - rarely needed
-
-        config = self._definitions.resolve(self._found(name).config)
-        if self.type_of(name) == "source":
-            return list(offsets.read_offsets(name, config, self._context_for(config)))
-        log = self._log_of(name, max_age_s=0)
-        return [] if log is None else offsets.sink_offsets(log.loaded.state)
+        return self._offsets.all(self._found(name))
 
     def offset_page(
         self, name: str, start: int, count: int, *, max_age_s: float | None = None
     ) -> tuple[list[Json], int]:
         """Return some of a connector's offsets, and how many there are."""
-        from kafkeep.connect.jobs import offsets  # noqa: PLC0415 - rarely needed
-
-        if self.type_of(name) == "source":
-            rows = self.offsets(name)
-            return rows[start : start + count], len(rows)
-        log = self._log_of(name, max_age_s)
-        if log is None:
-            return [], 0
-        shown, known = offsets.sink_offset_page(log.loaded.state, start, count)
-        return list(shown), known
+        return self._offsets.page(self._found(name), start, count, max_age_s)
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each plugin."""
@@ -370,10 +357,10 @@ class Herder:
         log = self._log_of(name)
         return () if log is None else newest_objects(log, limit)
 
-    def _log_of(self, name: str, max_age_s: float | None = None) -> ArchiveLog | None:
+    def _log_of(self, name: str) -> ArchiveLog | None:
         config = self._definitions.resolve(self._found(name).config)
         context = self._context_for(config)
-        return log_of(self.catalog.archives, name, config, context, max_age_s=max_age_s)
+        return log_of(self.catalog.archives, name, config, context)
 
     def settings(self) -> WorkerSettings:
         """Return the configuration of this worker, with secrets masked."""

@@ -20,7 +20,7 @@ from kafkeep.connect.catalog.archives.overview import (
     MANY_OBJECTS,
     SMALL_BYTES,
     describe_archive,
-    find_small_objects,
+    recent_small_objects,
 )
 from kafkeep.connect.catalog.archives.storage import (
     DayStorage,
@@ -150,7 +150,7 @@ def show_warnings(visit: Visit) -> Response:
         at,
         gaps=paged(gaps, page_number(visit.query), _ROWS),
         lost_offsets=sum(len(gap.range) for _, gap in gaps),
-        small=find_small_objects(logs),
+        small=recent_small_objects(visit.service.catalog.archives, logs),
         small_bytes=SMALL_BYTES,
         many=MANY_OBJECTS,
         unread=unread,

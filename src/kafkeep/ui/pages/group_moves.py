@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -21,6 +23,8 @@ MESSAGES = {
     "group-moved": "The offsets of the group were set. The previous ones are in its history.",
     "group-returned": "The group has the offsets of the snapshot again.",
 }
+ROWS_SHOWN = 200
+"""How many partitions a page shows; REST answers with all of them."""
 _NOT_CONFIRMED = "That is not the name of this group. Nothing was changed."
 
 
@@ -71,6 +75,8 @@ def _form_page(
         is_waiting=is_waiting,
         fields=fields,
         logs=visit.service.catalog.groups.saved(group),
+        shown=ROWS_SHOWN,
+        api_query=urlencode({name: text for name, text in fields.items() if text}),
     )
 
 
@@ -109,6 +115,8 @@ def show_history(visit: Visit) -> Response:
         group=group,
         tab="history",
         snapshots=visit.service.catalog.group_moves.snapshots(group),
+        shown=ROWS_SHOWN,
+        first_of=lambda offsets: heapq.nsmallest(ROWS_SHOWN, offsets.items()),
     )
 
 
@@ -131,6 +139,7 @@ def _roll_back_page(
         tab="history",
         snapshot=snapshot,
         wanted=sorted(wanted.items()),
+        shown=ROWS_SHOWN,
         missing=missing,
         live=moves.live_offsets(group),
         problem=problem,

@@ -6,7 +6,7 @@ import threading
 
 from tests.support.waiting import until
 
-from kafkeep.connect.catalog.cluster import LARGE, MOST_S, Readings
+from kafkeep.connect.catalog.readings import FRESH_S, LARGE, MOST_S, Readings
 from kafkeep.errors import TransientError
 
 
@@ -38,6 +38,14 @@ class Time:
 def test_a_small_reading_is_never_shown_again() -> None:
     readings, source = Readings(), Source(LARGE - 1)
     assert [readings.get("a", source.read).value for _ in range(2)] == [1, 2]
+
+
+def test_a_small_reading_that_is_kept_is_read_again_at_once_when_it_is_stale() -> None:
+    clock = Time()
+    readings, source = Readings(clock), Source(LARGE - 1)
+    assert [readings.get("a", source.read, keeps_small=True).value for _ in range(2)] == [1, 1]
+    clock.now = FRESH_S
+    assert readings.get("a", source.read, keeps_small=True).value == 2
 
 
 def test_a_fresh_large_reading_is_shown_again_with_its_age() -> None:

@@ -18,6 +18,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.read_commits import apply_stored, iter_stored_commits
 from kafkeep.archive.view import ArchiveView, list_logs
 from kafkeep.connect.catalog.archives.entry_index import EntryIndexes, index_of
+from kafkeep.connect.catalog.readings import Readings
 from kafkeep.connect.model import RestError
 from kafkeep.errors import DamagedError, KafkeepError
 from kafkeep.options.storage import StorageOptions
@@ -106,6 +107,8 @@ class Archives:
         self._names: dict[str, tuple[float, Sequence[str]]] = {}
         self._loading: dict[LogId, threading.Lock] = {}
         self._indexes = EntryIndexes()
+        self.readings = Readings(monotonic)
+        """Sums over large logs, which need not be those of the last moment."""
         self._watch = LogWatch(self._look) if is_watching else None
 
     def close(self) -> None:

@@ -133,6 +133,19 @@ def find_small_objects(logs: Iterable[ArchiveLog]) -> list[SmallObjects]:
     return sorted(found, key=lambda one: (-one.small, one.log, one.folder))
 
 
+def recent_small_objects(archives: Archives, logs: Iterable[ArchiveLog]) -> list[SmallObjects]:
+    """Return the same for a page: of a large log, as it was a moment ago."""
+    found = [
+        one
+        for log in logs
+        for one in archives.readings.get(
+            ("small objects", log.place.id, log.name),
+            lambda log=log: (find_small_objects([log]), len(log.entries)),  # type: ignore[misc]
+        ).value
+    ]
+    return sorted(found, key=lambda one: (-one.small, one.log, one.folder))
+
+
 def _small_of(log: ArchiveLog) -> Iterable[SmallObjects]:
     reasons: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in _count_by_reason(log.entries):

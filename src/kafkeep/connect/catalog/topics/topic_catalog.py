@@ -12,7 +12,8 @@ import numpy as np
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.connect.catalog.archives.archives import ArchiveLog, Archives
-from kafkeep.connect.catalog.cluster import LiveCluster, Reading
+from kafkeep.connect.catalog.cluster import LiveCluster
+from kafkeep.connect.catalog.readings import Reading
 from kafkeep.connect.catalog.topics.catalog_topic import (
     CatalogTopic,
     LiveOffsets,
@@ -135,7 +136,7 @@ class TopicCatalog:
 
     def find(self, name: str) -> CatalogTopic:
         """Return a topic without offsets; 404 when neither Kafka nor an archive has it."""
-        logged, unread = self._logged()
+        logged, unread = self._logged(name)
         live, problem = self._live()
         if name not in live and name not in logged:
             if problem or unread:
@@ -258,8 +259,8 @@ class TopicCatalog:
                 groups.append(GroupOnTopic(group, mine, lag))
         return (tuple(groups), tuple(found.denied)), sum(map(len, found.offsets.values()))
 
-    def _logged(self) -> tuple[dict[str, list[LoggedTopic]], list[str]]:
-        """Return what all logs hold by topic, and why some could not be read."""
+    def _logged(self, only: str | None = None) -> tuple[dict[str, list[LoggedTopic]], list[str]]:
+        """Return what all logs hold by topic, or of one topic, and why some could not be read."""
         found: dict[str, list[LoggedTopic]] = {}
         problems = []
         for place in self._archives.places():
@@ -271,8 +272,11 @@ class TopicCatalog:
                 problems.append(f"The archive {place.address} cannot be read now: {error.message}")
                 continue
             for log in logs:
-                for name, several in self._summary(log).items():
-                    found.setdefault(name, []).extend(several)
+                summary = self._summary(log)
+                chosen = summary if only is None else {only: summary.get(only, ())}
+                for name, several in chosen.items():
+                    if several:
+                        found.setdefault(name, []).extend(several)
         return found, problems
 
     def _summary(self, log: ArchiveLog) -> Summary:
