@@ -186,3 +186,16 @@ def test_json_that_is_no_configuration_is_shown_again(raw: str, browser: Browser
     text = browser.post(f"{AT}/edit", token, 400, **sent).text
     assert "was not accepted" in text
     assert fields_of(text)["json"] == raw
+
+
+def test_a_verdict_on_raw_json_names_no_field_that_is_not_on_the_page(browser: Browser) -> None:
+    token = browser.token(f"{AT}/edit")
+    browser.client.headers["HX-Request"] = "true"
+    config = json.dumps({"connector.class": GOOD["connector.class"], "flush.size": "x"})
+    raw = browser.post("/ui/check-config", token, 200, mode="json", json=config, connector="a").text
+    assert "flush.size" in raw
+    assert "hx-swap-oob" not in raw
+    assert "#f-" not in raw
+    fields = {f"key:{key}": text for key, text in json.loads(config).items()}
+    form = browser.post("/ui/check-config", token, 200, mode="form", connector="a", **fields).text
+    assert "hx-swap-oob" in form

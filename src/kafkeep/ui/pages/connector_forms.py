@@ -58,10 +58,11 @@ def check(visit: Visit) -> Response:
         if visit.is_htmx:
             return visit.part("connectors/verdict.html", form=None, problem=error.message)
         return _unreadable(visit, name, is_new, error.message)
+    mode = visit.form.get(MODE, "form")
     if visit.is_htmx:
         form = build_form(_validation(visit, config, name), config, with_errors=True)
-        return visit.part("connectors/verdict.html", form=form, problem="")
-    mode = visit.form.get("show") or visit.form.get(MODE, "form")
+        return visit.part("connectors/verdict.html", form=form, problem="", mode=mode)
+    mode = visit.form.get("show") or mode
     return _form(visit, config, name=name, is_new=is_new, with_errors=True, mode=mode)
 
 
