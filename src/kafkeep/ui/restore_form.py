@@ -17,6 +17,7 @@ from kafkeep.ui.config_form import PREFIX, ConfigField, ConfigForm, parse_lines
 
 TOPICS = "topics"
 COMMIT = "restore.commit"
+INTO_NON_EMPTY = "restore.into.non.empty"
 SERVERS = f"{PRODUCER}bootstrap.servers"
 PICK, TARGET = "pick:", "target:"
 """Before a topic's name in the names of form fields: it is chosen; its name in the target."""
@@ -31,7 +32,7 @@ PARTS = (
 WHAT = (TOPICS, COMMIT, *TIMES, *PARTS)
 OFTEN = (
     *("restore.exact.offsets", "restore.groups", "restore.replication.factor"),
-    *("restore.into.non.empty", "restore.rate"),
+    *(INTO_NON_EMPTY, "restore.rate"),
 )
 MORE = tuple(
     key for key in (RESTORE + one.name for one in restore_options()) if key not in (*WHAT, *OFTEN)
@@ -60,6 +61,11 @@ def renames(asked: Mapping[str, str]) -> list[TopicRename]:
     """Return the chosen topics; none when all are restored."""
     text = asked.get(TOPICS, "").strip()
     return [TopicRename(*pair) for pair in parse_renames(text)] if text else []
+
+
+def may_append(asked: Mapping[str, str]) -> bool:
+    """Return whether records may be added to topics that already hold some."""
+    return asked.get(INTO_NON_EMPTY, "").strip().lower() not in ("", "false")
 
 
 def client_lines(asked: Mapping[str, str]) -> str:

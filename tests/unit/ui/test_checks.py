@@ -106,8 +106,11 @@ def test_schedules_are_added_shown_and_deleted(
         assert answer.headers["location"] == f"{path}?done=scheduled"
         page = browser.get(answer.headers["location"])
         assert "Every Sunday at 03:30" in page
-        [delete] = re.findall(r'action="(/ui/schedules/[^"]+)"', page)
-        gone = browser.post(delete, browser.token(path))
+        [delete] = re.findall(r'href="(/ui/schedules/[^"]+)"', page)
+        token = browser.token(delete)
+        assert "Nothing was deleted." in browser.post(delete, token, 400, confirm="yes").text
+        assert len(service.runs.schedules.find_all()) == 1
+        gone = browser.post(delete, token, confirm=delete.split("/")[3])
         assert gone.headers["location"] == f"{path}?done=unscheduled"
     assert service.runs.schedules.find_all() == []
 

@@ -295,3 +295,18 @@ def test_roles_decide_what_is_shown_and_done(
     assert "Start the restore" in admin.get(f"{here}/check")
     admin.client.headers["Authorization"] = "Bearer OPERATE"
     admin.post(f"{here}/start", token, 403)
+
+
+def test_a_restore_into_topics_with_records_starts_only_when_its_id_is_typed(
+    service: ConsoleService, browser: Browser, draft: Run
+) -> None:
+    here = f"/ui/restores/{draft.id}"
+    assert "to confirm" not in browser.get(f"{here}/check")
+    token = browser.token(f"{here}/where")
+    browser.post(f"{here}/where", token, **{"key:restore.into.non.empty": "true"})
+    assert "add records to topics that already hold some" in browser.get(f"{here}/check")
+    refused = browser.post(f"{here}/start", token, 400)
+    assert "Nothing was started." in refused.text
+    assert service.runs.find(draft.id).stage is RunStage.DRAFT
+    browser.post(f"{here}/start", token, confirm=draft.id)
+    assert service.runs.find(draft.id).stage is not RunStage.DRAFT

@@ -12,7 +12,7 @@ from kafkeep.connect.model import RestError
 from kafkeep.connect.runs.kind import ARCHIVE, DUE, SCHEDULE
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.runs.schedules import EVERY_DAY, WEEKDAYS
+from kafkeep.connect.runs.schedules import EVERY_DAY, WEEKDAYS, RunSchedule
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, UsageError
@@ -147,13 +147,45 @@ def _verification_path(archive: str) -> str:
     return f"{ROOT}/archive/{archive}/verification"
 
 
+def ask_delete_schedule(visit: Visit) -> Response:
+    """Show what deleting a schedule means, and ask for its id."""
+    return _ask_schedule(visit, "", 200)
+
+
+def _ask_schedule(visit: Visit, problem: str, status: int) -> Response:
+    schedule = _schedule(visit)
+    return visit.page(
+        "checks/delete_schedule.html",
+        title="Delete a schedule",
+        http_status=status,
+        schedule=schedule,
+        list=_schedules_path(schedule),
+        problem=problem,
+    )
+
+
 def delete_schedule(visit: Visit) -> Response:
-    """Delete a schedule."""
-    found = [one for one in visit.service.runs.schedules.find_all() if one.id == visit.path["id"]]
-    visit.service.change(operations.delete_schedule, visit.path["id"])
-    is_drill = not found or found[0].kind == DRILL
-    here = f"{ROOT}/drills" if is_drill else _verification_path(found[0].asked[ARCHIVE])
-    return see_other(f"{here}?done=unscheduled")
+    """Delete a schedule when its id was typed as it is."""
+    schedule = _schedule(visit)
+    if visit.form.get("confirm", "").strip() != schedule.id:
+        wrong = "That is not the id of this schedule. Nothing was deleted."
+        return _ask_schedule(visit, wrong, 400)
+    visit.service.change(operations.delete_schedule, schedule.id)
+    return see_other(f"{_schedules_path(schedule)}?done=unscheduled")
+
+
+def _schedule(visit: Visit) -> RunSchedule:
+    id = visit.path["id"]
+    for one in visit.service.runs.schedules.find_all():
+        if one.id == id:
+            return one
+    raise RestError(404, f"There is no schedule {id}")
+
+
+def _schedules_path(schedule: RunSchedule) -> str:
+    return (
+        f"{ROOT}/drills" if schedule.kind == DRILL else _verification_path(schedule.asked[ARCHIVE])
+    )
 
 
 def _run(visit: Visit) -> Run:
@@ -282,6 +314,7 @@ ROUTES = (
     PageRoute(path="/archive/{archive}/verification", run=verify, role=Role.OPERATE, method="POST"),
     PageRoute(path="/drills", run=show_drills),
     PageRoute(path="/drills", run=start_drill, role=Role.OPERATE, method="POST"),
+    PageRoute(path="/schedules/{id}/delete", run=ask_delete_schedule, role=Role.OPERATE),
     PageRoute(path="/schedules/{id}/delete", run=delete_schedule, role=Role.OPERATE, method="POST"),
     PageRoute(path="/checks/{name}", run=show_run),
     PageRoute(path="/checks/{name}/report", run=show_report),

@@ -205,10 +205,17 @@ def show_check(visit: Visit) -> Response:
     run = draft_of(visit)
     if run is None:
         return see_other(restore_path(visit.path["id"]))
+    return _check(visit, run, "", 200)
+
+
+def _check(visit: Visit, run: Run, problem: str, status: int) -> Response:
     asked = visit.shown(run.asked)
     return visit.page(
         "restores/check.html",
         title="Restore: check",
+        http_status=status,
+        appends=rf.may_append(asked),
+        problem=problem,
         run=run,
         step="check",
         steps=STEPS,
@@ -230,7 +237,12 @@ def show_plan(visit: Visit) -> Response:
 
 
 def start(visit: Visit) -> Response:
-    """Start the restore."""
+    """Start the restore; one that adds to topics only when its id was typed as it is."""
+    run = draft_of(visit)
+    typed = visit.form.get("confirm", "").strip()
+    if run is not None and rf.may_append(run.asked) and typed != run.id:
+        wrong = "That is not the id of this restore. Nothing was started."
+        return _check(visit, run, wrong, 400)
     visit.service.change(operations.start_run, visit.path["id"], visit.caller.name)
     return see_other(restore_path(visit.path["id"], "?done=restore-started"))
 
