@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.archive_builder import build_archive, partition
 from tests.support.waiting import until
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
+from kafkeep.archive.commit import Changes
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.v1.restores import newest_proof
@@ -310,3 +312,23 @@ def test_a_restore_into_topics_with_records_starts_only_when_its_id_is_typed(
     assert service.runs.find(draft.id).stage is RunStage.DRAFT
     browser.post(f"{here}/start", token, confirm=draft.id)
     assert service.runs.find(draft.id).stage is not RunStage.DRAFT
+
+
+def test_the_timeline_reaches_back_to_the_first_commit_of_a_long_log(
+    service: ConsoleService, browser: Browser, place: ArchivePlace, draft: Run
+) -> None:
+    built = build_archive(open_store(place.address), {"more": [partition(0, 1)]}, name="second")
+    for _ in range(400):
+        built.log.append(Changes(note="x"))
+    browser.post(
+        f"/ui/restores/{draft.id}/what",
+        browser.token(f"/ui/restores/{draft.id}/what"),
+        **{"key:restore.log": "second", "key:restore.commit": "37"},
+    )
+    page = browser.get(f"/ui/restores/{draft.id}/what")
+    numbers = [int(one) for one in re.findall(r'id="commit-(\d+)"', page)]
+    assert numbers[0] >= 392 and numbers[-1] == 0
+    assert max(a - b for a, b in pairwise(numbers)) <= 8  # no part of the time is left out
+    assert 'value="37" checked' in page  # though it is not one of the sample
+    assert numbers == [int(one) for one in re.findall(r'data-option="commit-(\d+)"', page)]
+    assert f"{len(numbers)} of {built.log.state.commits} commits are listed" in page

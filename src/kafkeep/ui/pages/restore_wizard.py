@@ -5,7 +5,9 @@ Its state is a draft in the service, so every step has an address that can be op
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +23,7 @@ from kafkeep.connect.runs.run import Run, RunStage
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, UsageError
-from kafkeep.maintenance.inspect.commit_summary import CommitSummary
+from kafkeep.maintenance.inspect.commit_summary import CommitSummary, summarize
 from kafkeep.restore.preflight import plan_json
 from kafkeep.ui import restore_form as rf
 from kafkeep.ui.config_form import PREFIX, ConfigForm, build_form
@@ -29,7 +31,8 @@ from kafkeep.ui.frame import ROOT
 from kafkeep.ui.visit import PageRoute, Visit, see_other
 
 STEPS = (("what", "What"), ("where", "Where"), ("check", "Check and start"))
-_COMMITS_READ, _COMMITS_SHOWN = 100, 20
+_NEWEST_READ, _SAMPLED = 40, 64
+"""How many commits the timeline has: of the newest ones, and from the whole length of the log."""
 _TOPICS_SHOWN = 200
 _TIMELINE_WIDTH = 1000
 
@@ -121,7 +124,7 @@ def _what(visit: Visit, run: Run, asked: Mapping[str, str], problem: str, status
         unread=unread,
         topics=topics if few else [],
         chosen=chosen,
-        points=_timeline(visit, log),
+        points=_timeline(visit, log, asked.get(rf.COMMIT, "")),
         commit=asked.get(rf.COMMIT, ""),
         topic_fields=[] if few and topics else rf.fields_of(form, (rf.TOPICS,)),
         commit_fields=[] if log else rf.fields_of(form, (rf.COMMIT,)),
@@ -301,26 +304,30 @@ class TimelinePoint:
 
     commit: CommitSummary
     x: int
-    is_listed: bool
 
 
-def _timeline(visit: Visit, log: ArchiveLog | None) -> list[TimelinePoint]:
-    """Return the newest commits that brought records, the newest first."""
+def _timeline(visit: Visit, log: ArchiveLog | None, chosen: str) -> list[TimelinePoint]:
+    """Return the newest commits that brought records, and some of all, the newest first.
+
+    The chosen one is always among them.
+    """
     if log is None:
         return []
-    page = visit.service.catalog.commits.page(log, None, _COMMITS_READ)
-    brought = [one for one in page.commits if isinstance(one, CommitSummary) and one.sums.records]
-    if not brought:
+    history = visit.service.catalog.commits
+    newest = history.page(log, None, _NEWEST_READ).commits
+    found = [one for one in newest if isinstance(one, CommitSummary) and one.sums.records]
+    found += history.sample(log, _SAMPLED)
+    if re.fullmatch("[0-9]{1,18}", chosen):
+        with suppress(KafkeepError):  # the plan says what is wrong with it
+            found.append(summarize(history.commit(log, int(chosen))))
+    points = [one for _, one in sorted({one.number: one for one in found}.items(), reverse=True)]
+    if not any(one.sums.records for one in points):
         return []
-    first, last = brought[-1].at_ms, brought[0].at_ms
+    first, last = points[-1].at_ms, points[0].at_ms
     room = _TIMELINE_WIDTH - 20
     return [
-        TimelinePoint(
-            commit=one,
-            x=10 + room * (one.at_ms - first) // max(1, last - first),
-            is_listed=number < _COMMITS_SHOWN,
-        )
-        for number, one in enumerate(brought)
+        TimelinePoint(commit=one, x=10 + room * (one.at_ms - first) // max(1, last - first))
+        for one in points
     ]
 
 

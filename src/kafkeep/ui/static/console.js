@@ -100,6 +100,24 @@
     if (group) { group.open = true; field.focus(); }
   });
 
+  // The timeline of commits: a click chooses the nearest one in the list below it.
+  const timeline = document.querySelector(".timeline");
+  if (timeline) {
+    const dots = [...timeline.querySelectorAll("[data-option]")];
+    timeline.addEventListener("click", (event) => {
+      const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(timeline.getScreenCTM().inverse()).x;
+      const away = (dot) => Math.abs(dot.cx.baseVal.value - at);
+      const nearest = dots.reduce((best, dot) => (away(dot) < away(best) ? dot : best));
+      const option = document.getElementById(nearest.dataset.option);
+      option.click();
+      option.scrollIntoView({ block: "nearest" });
+    });
+    document.getElementById("commit-newest").form.addEventListener("change", (event) => {
+      if (event.target.name !== "key:restore.commit") return;
+      for (const dot of dots) dot.classList.toggle("chosen", dot.dataset.option === event.target.id);
+    });
+  }
+
   // Charts
   function token(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
   function size(bytes) {

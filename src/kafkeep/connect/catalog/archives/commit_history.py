@@ -7,12 +7,15 @@ asked for by its number, so that a list of commits stays fast.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kafkeep.archive.commit import Commit
 from kafkeep.connect.catalog.archives.archives import ArchiveLog
 from kafkeep.connect.model import RestError
+from kafkeep.errors import DamagedError
 from kafkeep.maintenance.inspect.commit_summary import (
     CommitSummary,
     UnreadCommit,
@@ -24,6 +27,11 @@ from kafkeep.maintenance.inspect.commit_summary import (
 _KEPT = 5_000
 _READ_BYTES = 2 << 20
 """How many bytes of commits a list reads at most, beside those in memory."""
+
+
+_SAMPLE_S = 1.0
+"""How long a sample of a log reads commits."""
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +52,8 @@ class CommitPage:
 class CommitHistory:
     """Lists commits; remembers what each brought. Safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, int], CommitSummary] = {}
 
@@ -74,6 +83,32 @@ class CommitHistory:
         self._remember(log, summarize(found))
         return found
 
+    def sample(self, log: ArchiveLog, most: int) -> list[CommitSummary]:
+        """Return commits from the whole length of a log, the newest first.
+
+        Their numbers are the multiples of a power of two, so a log that grows keeps most of them,
+        and each is read once. What takes too long to read is left out until the next call.
+        """
+        step = 1
+        while step * most < log.view.commits:
+            step *= 2
+        numbers = range(0, log.view.commits, step)
+        found = {one.number: one for one in self._in_memory(log, numbers)}
+        missing = sorted(set(numbers) - found.keys(), key=_coarsest_first)
+        deadline = self._monotonic() + _SAMPLE_S
+
+        def read(number: int) -> CommitSummary | None:
+            if self._monotonic() >= deadline:
+                return None
+            try:
+                return summarize(self.commit(log, number))
+            except DamagedError:
+                return None
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commits") as pool:
+            found |= {one.number: one for one in pool.map(read, missing) if one is not None}
+        return [found[number] for number in sorted(found, reverse=True)]
+
     def _in_memory(self, log: ArchiveLog, numbers: Sequence[int]) -> Iterator[CommitSummary]:
         tail = {commit.number: commit for commit in log.loaded.tail}
         for number in numbers:
@@ -101,3 +136,8 @@ class CommitHistory:
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
             self._known[log.place.id, log.name, found.number] = found
+
+
+def _coarsest_first(number: int) -> tuple[int, int]:
+    """Order numbers so that the first of them are spread over all: 0, 64, 32, 96, 16."""
+    return -(number & -number) if number else -(1 << 62), number

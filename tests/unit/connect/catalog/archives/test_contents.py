@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.archive_builder import (
@@ -17,15 +18,15 @@ from tests.support.archive_builder import (
 )
 from tests.support.waiting import until
 
-from kafkeep.archive.commit import Changes
+from kafkeep.archive.commit import Changes, Commit
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.connect.catalog.archives import commit_history
 from kafkeep.connect.catalog.archives.archives import (
     ArchiveLog,
     ArchivePlace,
     Archives,
+    commit_history,
 )
 from kafkeep.connect.catalog.archives.commit_history import CommitHistory
 from kafkeep.connect.catalog.archives.left_overs import FRESH_MS, LeftOverFinder, LeftOverState
@@ -43,7 +44,7 @@ from kafkeep.connect.catalog.archives.storage import (
 from kafkeep.connect.catalog.archives.stored_objects import find_object, find_objects
 from kafkeep.connect.model import RestError
 from kafkeep.maintenance.gc import OrphanAction
-from kafkeep.maintenance.inspect.commit_summary import CommitSummary, UnreadCommit
+from kafkeep.maintenance.inspect.commit_summary import CommitSummary, UnreadCommit, load_commit
 from kafkeep.maintenance.inspect.inventory import load_usage
 from kafkeep.store.open import open_store
 
@@ -194,6 +195,44 @@ def test_a_listed_commit_is_read_once_and_a_large_one_only_by_its_number(
     (tmp_path / log_key("backup", log.view.commit)).unlink()
     [newest, *_] = history.page(log, None, 10).commits
     assert isinstance(newest, CommitSummary)
+
+
+def test_a_sample_of_commits_covers_the_log_and_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path)
+    for _ in range(200):
+        scene.built.log.append(Changes(note="x"))
+    scene.built.log.checkpoint()
+    log = scene.log()
+    reads: list[int] = []
+
+    def read(*given: Any) -> Commit:
+        reads.append(given[-1])
+        return load_commit(*given)
+
+    monkeypatch.setattr(commit_history, "load_commit", read)
+    (tmp_path / log_key("backup", 64)).write_text("{}")
+    sampled = [128, 192, 96, 160, 32, 64, 0]
+    history = CommitHistory()
+    found = [one.number for one in history.sample(log, 10)]
+    assert found == sorted(set(sampled) - {64}, reverse=True)  # what is damaged is left out
+    assert sorted(reads) == sorted(sampled)
+    history.sample(log, 10)
+    assert len(reads) == len(sampled) + 1  # only the damaged one again
+
+
+def test_a_sample_that_takes_too_long_still_covers_the_whole_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_history, "_AT_ONCE", 1)
+    scene = Scene(tmp_path)
+    for _ in range(200):
+        scene.built.log.append(Changes(note="x"))
+    scene.built.log.checkpoint()
+    ticks = iter([0.0, *[0.5] * 3, *[1.0] * 100])
+    history = CommitHistory(monotonic=lambda: next(ticks))
+    assert [one.number for one in history.sample(scene.log(), 10)] == [128, 64, 0]
 
 
 def test_missing_and_damaged_commits_are_named_in_the_list(tmp_path: Path) -> None:
