@@ -63,6 +63,33 @@
   document.body.addEventListener("htmx:sseOpen", () => { lost.hidden = true; });
   addEventListener("pagehide", () => { lost.hidden = true; });
 
+  // A live part is replaced as a whole. The focus and what was chosen in it stay.
+  let before = null;
+  function identity(element) {
+    const text = element.matches("button, summary") ? element.textContent.trim() : "";
+    const of = element.form ? element.form.getAttribute("action") : "";
+    return [element.tagName, element.getAttribute("href"), element.name, of, text].join(" ");
+  }
+  function all(part, selector) { return [...part.querySelectorAll(selector)]; }
+  document.body.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const active = document.activeElement;
+    const like = event.target.contains(active) ? all(event.target, active.tagName).filter((one) => identity(one) === identity(active)) : [];
+    before = {
+      focus: like.length ? [active.tagName, identity(active), like.indexOf(active)] : null,
+      choices: new Map(all(event.target, "select").map((one) => [identity(one), one.value])),
+    };
+  });
+  document.body.addEventListener("htmx:sseMessage", (event) => {
+    for (const one of all(event.target, "select")) {
+      const value = before.choices.get(identity(one));
+      if ([...one.options].some((option) => option.value === value)) one.value = value;
+    }
+    if (!before.focus) return;
+    const [tag, name, place] = before.focus;
+    const like = all(event.target, tag).filter((one) => identity(one) === name);
+    like[Math.min(place, like.length - 1)]?.focus({ preventScroll: true });
+  });
+
   // Forms: filter keys, mark wrong fields
   const filter = document.querySelector("[data-filter]");
   if (filter) {
