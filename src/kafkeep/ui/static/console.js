@@ -63,6 +63,34 @@
   document.body.addEventListener("htmx:sseOpen", () => { lost.hidden = true; });
   addEventListener("pagehide", () => { lost.hidden = true; });
 
+  // Over HTTP/1.1 a browser opens about six connections to one host, so a page that nobody sees gives
+  // up its stream. When it is seen again, it opens another one, which begins with all parts.
+  htmx.createEventSource = (url) => {
+    const listeners = [];
+    let source = null;
+    const stream = {
+      onopen: null, onerror: null,
+      get readyState() { return source ? source.readyState : EventSource.CONNECTING; },
+      addEventListener(type, run) { listeners.push([type, run]); source?.addEventListener(type, run); },
+      removeEventListener(type, run) { source?.removeEventListener(type, run); },
+      close() { document.removeEventListener("visibilitychange", follow); source?.close(); },
+    };
+    function follow() {
+      if (document.hidden) { source?.close(); source = null; return; }
+      if (source) return;
+      source = new EventSource(url, { withCredentials: true });
+      source.onopen = (event) => stream.onopen?.(event);
+      source.onerror = (event) => {
+        if (event.target.readyState === EventSource.CLOSED) document.removeEventListener("visibilitychange", follow);
+        stream.onerror?.(event);
+      };
+      for (const [type, run] of listeners) source.addEventListener(type, run);
+    }
+    document.addEventListener("visibilitychange", follow);
+    follow();
+    return stream;
+  };
+
   // A live part is replaced as a whole. The focus and what was chosen in it stay.
   let before = null;
   function identity(element) {
