@@ -12,13 +12,13 @@ import pytest
 from tests.unit.ui.conftest import GOOD, Browser, ConsoleService
 
 from kafkeep.connect.model import RestError, TargetState
+from kafkeep.connect.plugins.presets import PRESETS
 from kafkeep.connect.plugins.validate import validate
 from kafkeep.ui import display
 from kafkeep.ui.config_form import build_form, parse_form
 from kafkeep.ui.events import LiveStreams, format_event
 from kafkeep.ui.frame import STATIC, field_id, load_assets
 from kafkeep.ui.pages.registry import NAVIGATION
-from kafkeep.ui.presets import PRESETS
 
 
 def test_vendored_files_have_their_hash_and_licence() -> None:

@@ -11,6 +11,8 @@ import pytest
 from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 
 from kafkeep.connect.model import OffsetGaps, TargetState
+from kafkeep.connect.service.overview import GrowthPoint
+from kafkeep.errors import TransientError
 from kafkeep.ui.frame import POLICY
 from kafkeep.ui.pages.connector_offsets import OFFSETS_SHOWN
 
@@ -168,3 +170,27 @@ def test_the_overview_is_green_only_while_every_sink_archives_without_gaps(
     text = browser.get("/ui/")
     assert "2 of 2 connectors need attention" in text
     assert "events</a> (3 gaps)" in text
+
+
+def test_rest_has_the_chart_and_the_templates_of_the_pages(
+    service: ConsoleService, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "events", "silent"):
+        service.create(name, GOOD, TargetState.RUNNING)
+    growth = service.growth
+
+    def read(name: str) -> tuple[GrowthPoint, ...]:
+        if name == "silent":
+            raise TransientError("no answer")
+        return growth(name)
+
+    monkeypatch.setattr(service, "growth", read)
+    found = browser.client.get("/kafkeep/v1/growth").json()
+    assert found["unread"] == ["silent"]
+    assert found["points"][-1]["bytes"] == 2 * growth("orders")[-1].bytes
+    templates = browser.client.get("/kafkeep/v1/connector-templates").json()["templates"]
+    page = browser.get("/ui/new-connector")
+    assert len(templates) == 4
+    for one in templates:
+        assert f"template={one['id']}" in page
+        assert one["config"]["connector.class"]

@@ -12,8 +12,9 @@ from tests.support.connect.memory_cluster import log_of
 from tests.unit.ui.conftest import SCRIPT, Browser, ConsoleService
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.connect.catalog import cluster
+from kafkeep.connect.catalog import readings
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
+from kafkeep.connect.catalog.topics.topic_catalog import GroupOnTopic
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin.admin import ConfigValue
 from kafkeep.kafka.admin.groups import GroupOffsets
@@ -82,7 +83,7 @@ def test_the_offsets_of_many_partitions_are_shown_from_a_moment_ago(
 ) -> None:
     at, rest = "/ui/topics?live=yes", "topics?offsets=true"
     seconds = 100.0
-    monkeypatch.setattr(cluster, "LARGE", 1)
+    monkeypatch.setattr(readings, "LARGE", 1)
     monkeypatch.setattr(scene.cluster, "readings", cluster.Readings(lambda: seconds))
     before = browser.get(at)
     scene.cluster.logs["orders", 0].end += 1000
@@ -238,3 +239,27 @@ def test_rest_lists_topics_and_their_coverage(scene: ConsoleService, browser: Br
     call(browser, "topics/nothing", 404)
     assert "show must be one of" in call(browser, "topics?show=all", 400)["message"]
     assert "limit must be" in call(browser, "topics?limit=0", 400)["message"]
+
+
+def test_rest_has_records_by_time_one_log_and_the_groups_of_a_topic(
+    scene: ConsoleService, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = call(browser, "topics/orders/coverage")
+    archived = sum(log["records"] for log in call(browser, "topics/orders")["logs"])
+    assert sum(one["records"] for one in found["times"]) == archived
+    assert {"from", "to", "records", "kind"} == found["times"][0].keys()
+    log = f"{scene.places[0].id}/{found['incarnations'][0]['logs'][0]}"
+    assert call(browser, f"topics/orders/coverage?log={log}")["incarnations"]
+    assert "in a log" in call(browser, "topics/orders/coverage?log=x/y", 404)["message"]
+    known = (GroupOnTopic("billing", {1: 5, 0: 3}, 7),), ("hidden",)
+    monkeypatch.setattr(scene.catalog.topics, "groups", lambda topic: known)
+    assert call(browser, "topics/orders/groups") == {
+        "groups": [
+            {
+                "group": "billing",
+                "lag": 7,
+                "offsets": [{"partition": 0, "offset": 3}, {"partition": 1, "offset": 5}],
+            }
+        ],
+        "denied": ["hidden"],
+    }

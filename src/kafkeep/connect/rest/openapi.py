@@ -17,6 +17,7 @@ from kafkeep.connect.rest.call import Endpoint, Query
 from kafkeep.connect.rest.json_schemas import SCHEMAS, ref
 from kafkeep.connect.rest.v1 import registry as v1
 
+_ALL_SCHEMAS = {**SCHEMAS, **v1.SCHEMAS}
 _PLACES = re.compile(r"\{(\w+)\}")
 _NAME = {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
 _PLACE_SCHEMAS: dict[str, Any] = {
@@ -38,7 +39,7 @@ def openapi_document(endpoints: Sequence[Endpoint], version: str) -> dict[str, A
         },
         "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **v1.SCHEMAS},
+            "schemas": _ALL_SCHEMAS,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -124,7 +125,7 @@ def openapi_page(endpoints: Sequence[Endpoint], version: str) -> str:
     schemas = "\n".join(
         f'<details id="{escape(name)}"><summary>{escape(name)}</summary>'
         f"<pre>{escape(json.dumps(schema, indent=2))}</pre></details>"
-        for name, schema in SCHEMAS.items()
+        for name, schema in _ALL_SCHEMAS.items()
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -8,11 +8,11 @@ from typing import Any
 from starlette.responses import Response
 
 from kafkeep.connect.model import RestError, TargetState
+from kafkeep.connect.plugins.presets import PRESETS, find_preset
 from kafkeep.connect.rest.call import check_name
 from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 from kafkeep.ui.config_form import MODE, NAME, RAW, build_form, format_raw, parse_form
-from kafkeep.ui.presets import PRESETS, find_preset
 from kafkeep.ui.visit import PageRoute, Visit, connector_path, see_other
 
 CLASS = "connector.class"

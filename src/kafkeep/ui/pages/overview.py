@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import RestError
+from kafkeep.connect.rest.v1.connectors import growth_of_all
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
-from kafkeep.connect.service.overview import GrowthPoint, total_growth
+from kafkeep.connect.service.overview import GrowthPoint
 from kafkeep.errors import KafkeepError
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.visit import PageRoute, Visit
@@ -43,13 +43,7 @@ def _values(visit: Visit) -> dict[str, Any]:
 
 def growth(visit: Visit) -> Response:
     """Answer with the chart of all archives; it reads their logs, so the page loads it later."""
-    curves, unread = [], []
-    for name in visit.service.names():
-        try:
-            curves.append(visit.service.growth(name))
-        except (KafkeepError, RestError):
-            unread.append(name)
-    points = total_growth(curves)
+    points, unread = growth_of_all(visit.service)
     return visit.part("overview/growth.html", points=points, unread=unread, **chart_values(points))
 
 

@@ -52,6 +52,10 @@ def test_a_check_is_started_followed_reported_and_deleted(
     assert (done["verdict"], done["created_by"], done["has_report"]) == ("good", "everyone", True)
     assert done["result"]["verdict"] in ("intact", "clean")
     assert api.get(f"{path}/report").json()["report"] in ("verify", "drill")
+    page = api.get(f"{path}/report.html")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-disposition"].startswith("attachment")
+    assert page.text.startswith("<!doctype html>")
     listed = api.get(f"/{plural}", params={"archive": place.id}).json()
     assert (listed["total"], listed["runs"][0]["id"]) == (1, done["id"])
     assert api.get(f"/{plural}", params={"archive": "other"}).json()["runs"] == []

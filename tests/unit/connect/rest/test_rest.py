@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -356,6 +357,13 @@ def test_the_document_names_every_endpoint_and_every_schema_it_uses(api: httpx.C
     text = json.dumps(document)
     used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert used - set(document["components"]["schemas"]) == set()
+
+
+def test_every_schema_that_the_page_links_to_is_on_it(api: httpx.Client) -> None:
+    page = api.get("/openapi").text
+    linked = set(re.findall(r'href="#([^"]+)"', page))
+    assert len(linked) > 60
+    assert linked - set(re.findall(r'<details id="([^"]+)"', page)) == set()
 
 
 def test_the_page_takes_nothing_from_elsewhere(api: httpx.Client) -> None:

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from kafkeep.connect.catalog.archives.stored_objects import StoredObject
 from kafkeep.connect.model import Json
+from kafkeep.connect.plugins.presets import PRESETS
 from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint
 from kafkeep.connect.rest.json_schemas import (
@@ -24,8 +25,9 @@ from kafkeep.connect.rest.json_schemas import (
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time, query_number
 from kafkeep.connect.runs.latest_checks import DRILL, VERIFICATION, latest_checks
 from kafkeep.connect.runs.run import Run
-from kafkeep.connect.service.overview import ConnectorOverview, GrowthPoint
+from kafkeep.connect.service.overview import ConnectorOverview, GrowthPoint, total_growth
 from kafkeep.connect.service.service import ConnectService
+from kafkeep.errors import KafkeepError
 
 _OBJECTS, _MOST_OBJECTS = 100, 1000
 
@@ -93,6 +95,32 @@ def growth(service: ConnectService, call: Call) -> Response:
     return json_answer({"points": [_point(one) for one in service.growth(call.name)]})
 
 
+def growth_of_all(service: ConnectService) -> tuple[tuple[GrowthPoint, ...], list[str]]:
+    """Return the size of all archives together over time, and connectors whose log is unread."""
+    curves, unread = [], []
+    for name in service.names():
+        try:
+            curves.append(service.growth(name))
+        except KafkeepError:
+            unread.append(name)
+    return total_growth(curves), unread
+
+
+def all_growth(service: ConnectService, call: Call) -> Response:
+    """Answer with the size of all archives together over time."""
+    points, unread = growth_of_all(service)
+    return json_answer({"points": [_point(one) for one in points], "unread": unread})
+
+
+def templates(service: ConnectService, call: Call) -> Response:
+    """Answer with configurations to start from."""
+    found = [
+        {"id": one.id, "title": one.title, "help": one.help, "config": dict(one.config)}
+        for one in PRESETS
+    ]
+    return json_answer({"templates": found})
+
+
 def _point(point: GrowthPoint) -> Json:
     return {
         "at": format_time(point.at_ms),
@@ -154,6 +182,18 @@ ENDPOINTS = (
         "Objects",
         "The newest objects of a connector's log, the newest first.",
         (Query(name="limit", help="How many, at most 1000; 100 if not given.", type="string"),),
+    ),
+    get_endpoint(
+        f"{ROOT}/growth",
+        all_growth,
+        "AllGrowth",
+        "The size of all archives together over time, in at most 300 points.",
+    ),
+    get_endpoint(
+        f"{ROOT}/connector-templates",
+        templates,
+        "ConnectorTemplates",
+        "Configurations to start a connector from; fill in the keys with an empty value.",
     ),
     get_endpoint(f"{ROOT}/settings", settings, "Settings", "The worker's configuration, masked."),
 )
@@ -225,6 +265,19 @@ _SETTINGS = object_schema(
 SCHEMAS = {
     "Overview": _OVERVIEW,
     "Growth": object_schema({"points": list_schema(_POINT)}),
+    "AllGrowth": object_schema(
+        {
+            "points": list_schema(_POINT),
+            "unread": {**list_schema(TEXT), "description": "Connectors whose log is not read."},
+        }
+    ),
+    "ConnectorTemplates": object_schema(
+        {
+            "templates": list_schema(
+                object_schema({"id": TEXT, "title": TEXT, "help": TEXT, "config": map_schema(TEXT)})
+            )
+        }
+    ),
     "Objects": object_schema({"objects": list_schema(_ARCHIVED)}),
     "Settings": _SETTINGS,
 }

@@ -17,7 +17,15 @@ from kafkeep.connect.rest.call import (
 )
 from kafkeep.connect.rest.json_schemas import list_schema, object_schema, ref
 from kafkeep.connect.rest.v1.root import ROOT
-from kafkeep.connect.rest.v1.run_calls import RUN, RunCalls, post_endpoint, report_of, run_json
+from kafkeep.connect.rest.v1.run_calls import (
+    RUN,
+    RunCalls,
+    post_endpoint,
+    report_of,
+    report_page_endpoint,
+    report_page_of,
+    run_json,
+)
 from kafkeep.connect.runs import proof, restore
 from kafkeep.connect.runs.run import Run
 from kafkeep.connect.service import operations
@@ -103,6 +111,11 @@ def proof_report(service: ConnectService, call: Call) -> Response:
     return report_of(service, _proof(service, call))
 
 
+def proof_report_page(service: ConnectService, call: Call) -> Response:
+    """Answer with the report of the newest proof as HTML."""
+    return report_page_of(service, _proof(service, call))
+
+
 ENDPOINTS = (
     get_endpoint(_ALL, list_restores, "Restores", "All restores, the newest first."),
     Endpoint(
@@ -151,6 +164,7 @@ ENDPOINTS = (
     get_endpoint(
         f"{_ONE}/proof/report", proof_report, "RestoreReport", "The report of the newest proof."
     ),
+    report_page_endpoint(f"{_ONE}/proof/report.html", proof_report_page),
 )
 _DOCUMENT = {"type": "object"}
 SCHEMAS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import empty_answer, format_time, json_answer
@@ -40,6 +40,7 @@ from kafkeep.connect.service import operations
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.connect.worker.rest_security import Role
+from kafkeep.maintenance.report import render_html, report_from_json
 
 _LIMIT, _MOST = 20, 200
 
@@ -161,6 +162,7 @@ class RunCalls:
                 self.report_schema,
                 "Its report, as the command writes it with --report.",
             ),
+            report_page_endpoint(f"{self.one}/report.html", self._report_page),
             post(
                 "resume",
                 self.change_by_caller(operations.resume_run),
@@ -188,6 +190,9 @@ class RunCalls:
     def _report(self, service: ConnectService, call: Call) -> Response:
         return report_of(service, self.find(service, call))
 
+    def _report_page(self, service: ConnectService, call: Call) -> Response:
+        return report_page_of(service, self.find(service, call))
+
     def _change(self, operation: Operation[[str], Run]) -> Responder:
         def run(service: ConnectService, call: Call) -> Response:
             found = service.change(operation, self.find(service, call).id)
@@ -202,10 +207,34 @@ class RunCalls:
 
 def report_of(service: ConnectService, run: Run) -> Response:
     """Answer with the report of a run; 404 when it has none."""
+    return json_answer(_report(service, run)["document"])
+
+
+def report_page_of(service: ConnectService, run: Run) -> Response:
+    """Answer with the report as a file that needs nothing else; a browser downloads it."""
+    page = render_html(report_from_json(_report(service, run)))
+    name = f'attachment; filename="{run.kind}-{run.id}.html"'
+    return HTMLResponse(page, headers={"Content-Disposition": name})
+
+
+def _report(service: ConnectService, run: Run) -> Json:
     found = service.runs.report(run)
     if found is None:
         raise RestError(404, f"The {run.kind} {run.id} has no report")
-    return json_answer(found["document"])
+    return found
+
+
+def report_page_endpoint(path: str, run: Responder) -> Endpoint:
+    """Return an endpoint that answers with a report as HTML."""
+    return Endpoint(
+        method="GET",
+        path=path,
+        role=Role.READ,
+        run=run,
+        help="The report as one HTML file, as the command writes it with --report.",
+        answers={200: "Text"},
+        media_type="text/html",
+    )
 
 
 def post_endpoint(path: str, run: Responder, role: Role, schema: str, text: str) -> Endpoint:

@@ -9,16 +9,17 @@ from starlette.responses import Response
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.clock import now_ms
 from kafkeep.connect.catalog.topics.catalog_topic import CatalogTopic, TopicFilter
-from kafkeep.connect.catalog.topics.coverage import PartitionCoverage
+from kafkeep.connect.catalog.topics.coverage import CoverageKind, PartitionCoverage, TimeBin
 from kafkeep.connect.catalog.topics.logged_topics import LoggedTopic
-from kafkeep.connect.catalog.topics.topic_catalog import Incarnation
+from kafkeep.connect.catalog.topics.topic_catalog import GroupOnTopic, Incarnation, log_id
 from kafkeep.connect.model import Json, RestError
-from kafkeep.connect.rest.answers import json_answer
+from kafkeep.connect.rest.answers import format_time, json_answer
 from kafkeep.connect.rest.call import Call, Query, get_endpoint
 from kafkeep.connect.rest.json_schemas import (
     MAYBE_NUMBER,
     NUMBER,
     TEXT,
+    TIME,
     list_schema,
     map_schema,
     object_schema,
@@ -73,11 +74,48 @@ def topic(service: ConnectService, call: Call) -> Response:
 
 
 def coverage(service: ConnectService, call: Call) -> Response:
-    """Answer with the archived, waiting and lost offsets of each partition."""
+    """Answer with the archived, waiting and lost offsets of each partition, and records by time."""
     catalog = service.catalog.topics
-    [found] = catalog.with_offsets([catalog.find(call.path["topic"])])
-    answer = catalog.coverage(found, now_ms=now_ms())
-    return json_answer({"incarnations": [_incarnation(one) for one in answer.incarnations]})
+    found = catalog.find(call.path["topic"])
+    wanted = query_text(call, "log")
+    only = next((log_id(one) for one in found.logged if "/".join(log_id(one)) == wanted), None)
+    if wanted and only is None:
+        raise RestError(404, f"No archive has topic {found.name} in a log {wanted!r}")
+    [found] = catalog.with_offsets([found])
+    answer = catalog.coverage(found, now_ms=now_ms(), only=only)
+    return json_answer(
+        {
+            "incarnations": [_incarnation(one) for one in answer.incarnations],
+            "times": [_time_bin(one) for one in answer.times],
+        }
+    )
+
+
+def groups(service: ConnectService, call: Call) -> Response:
+    """Answer with the consumer groups that have committed offsets on a topic."""
+    catalog = service.catalog.topics
+    found, denied = catalog.groups(catalog.find(call.path["topic"]))
+    return json_answer({"groups": [_group(one) for one in found], "denied": list(denied)})
+
+
+def _group(one: GroupOnTopic) -> Json:
+    return {
+        "group": one.group,
+        "lag": one.lag,
+        "offsets": [
+            {"partition": partition, "offset": offset}
+            for partition, offset in sorted(one.committed.items())
+        ],
+    }
+
+
+def _time_bin(one: TimeBin) -> Json:
+    return {
+        "from": format_time(one.start_ms),
+        "to": format_time(one.end_ms),
+        "records": one.records,
+        "kind": one.kind,
+    }
 
 
 def _summary(found: CatalogTopic) -> Json:
@@ -182,7 +220,14 @@ ENDPOINTS = (
         f"{ROOT}/topics/{{topic}}/coverage",
         coverage,
         "Coverage",
-        "What is archived of each partition, what waits in Kafka, and what is lost.",
+        "What is archived of each partition, what waits in Kafka, what is lost; records by time.",
+        (Query(name="log", help="Only this one: archive id/name of the log.", type="string"),),
+    ),
+    get_endpoint(
+        f"{ROOT}/topics/{{topic}}/groups",
+        groups,
+        "TopicGroups",
+        "The consumer groups with committed offsets on a topic.",
     ),
 )
 _MAYBE_INTEGER = {"type": ["integer", "null"]}
@@ -264,6 +309,18 @@ _INCARNATION = object_schema(
         "partitions": list_schema(_PARTITION),
     }
 )
+_OFFSET = object_schema({"partition": NUMBER, "offset": NUMBER})
+_TIME_BIN = object_schema(
+    {
+        "from": TIME,
+        "to": TIME,
+        "records": {"type": "integer", "description": "Archived, by their own time."},
+        "kind": {
+            "enum": [*(kind.value for kind in CoverageKind), None],
+            "description": "null: no record has such a time.",
+        },
+    }
+)
 
 SCHEMAS = {
     "CatalogTopics": object_schema(
@@ -281,5 +338,15 @@ SCHEMAS = {
             "settings": {**map_schema({"type": ["string", "null"]}), "description": "In Kafka."},
         }
     ),
-    "Coverage": object_schema({"incarnations": list_schema(_INCARNATION)}),
+    "Coverage": object_schema(
+        {"incarnations": list_schema(_INCARNATION), "times": list_schema(_TIME_BIN)}
+    ),
+    "TopicGroups": object_schema(
+        {
+            "groups": list_schema(
+                object_schema({"group": TEXT, "lag": NUMBER, "offsets": list_schema(_OFFSET)})
+            ),
+            "denied": {**list_schema(TEXT), "description": "Groups that may not be described."},
+        }
+    ),
 }
