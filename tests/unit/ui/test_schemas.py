@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from kafkeep.archive.commit import Changes
 from kafkeep.archive.schemas import save_schemas
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.catalog.registries import RegistryPlace
-from kafkeep.connect.catalog.schemas import compare_texts
+from kafkeep.connect.catalog.schemas import VERSIONS_SHOWN, compare_texts
 from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.registry.client import Registry
 from kafkeep.registry.schemas import RegistryReader
@@ -163,3 +165,26 @@ def test_texts_that_take_too_long_are_not_compared() -> None:
         ("+", "B"),
         (" ", "c"),
     ]
+
+
+def test_every_version_is_reached_page_by_page_and_compared(browser: Browser, scene: Scene) -> None:
+    for number in range(42):  # after the first three
+        scene.registry.add("orders", schema("n", f"f{number}"))
+    first = browser.get("/ui/schemas/orders")
+    assert first.count('in the registry">registry</a>') == VERSIONS_SHOWN
+    [second] = re.findall(r'rel="next" href="([^"]+)"', first)
+    [third] = re.findall(r'rel="next" href="([^"]+)"', browser.get(html.unescape(second)))
+    last = browser.get(html.unescape(third))
+    assert "Version 1</th>" in last
+    [link] = re.findall(r'href="([^"]+)" aria-label="Text of version 2 in the registry"', last)
+    assert "Version 2 in the registry</h2>" in browser.get(html.unescape(link))
+    far = browser.get("/ui/schemas/orders?from=archive:1&to=registry:45")
+    assert 'class="added"' in far
+    assert "Version 1 in the archive → Version 45 in the registry" in far
+    rest = browser.client.get("/kafkeep/v1/schemas/orders", params={"start": "40"}).json()
+    assert [one["version"] for one in rest["versions"]] == [5, 4, 3, 2, 1]
+    assert rest["older_versions"] == 0
+    lines = browser.client.get(
+        "/kafkeep/v1/schemas/orders/diff", params={"from": "archive:1", "to": "registry:45"}
+    ).json()["lines"]
+    assert any("f41" in line for line in lines)

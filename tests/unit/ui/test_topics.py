@@ -84,7 +84,7 @@ def test_the_offsets_of_many_partitions_are_shown_from_a_moment_ago(
     at, rest = "/ui/topics?live=yes", "topics?offsets=true"
     seconds = 100.0
     monkeypatch.setattr(readings, "LARGE", 1)
-    monkeypatch.setattr(scene.cluster, "readings", cluster.Readings(lambda: seconds))
+    monkeypatch.setattr(scene.cluster, "readings", readings.Readings(lambda: seconds))
     before = browser.get(at)
     scene.cluster.logs["orders", 0].end += 1000
     seconds += 1.5

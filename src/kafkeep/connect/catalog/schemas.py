@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -102,20 +102,24 @@ class ComparedVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectDetails:
-    """One subject with its newest versions, the newest first."""
+    """One subject with some of its versions, the newest first."""
 
     name: str
     places: SchemaPlaces
     versions: tuple[ComparedVersion, ...]
+    count: int = 0
+    """How many versions there are in all."""
     older: int = 0
     """How many earlier versions are not shown."""
+    also: tuple[ComparedVersion, ...] = ()
+    """Other versions that were asked for by their number."""
     live_compatibility: str | None = None
     archived_compatibility: str | None = None
     problem: str = ""
 
     def find(self, source: str, version: int) -> StoredSchema | None:
         """Return a schema of one side."""
-        for one in self.versions:
+        for one in (*self.versions, *self.also):
             if one.version == version:
                 return one.live if source == "registry" else one.archived
         return None
@@ -179,8 +183,13 @@ class SchemaCatalog:
             problem=problem,
         )
 
-    def subject(self, name: str, places: SchemaPlaces) -> SubjectDetails:
-        """Return the newest versions of a subject; 404 when there is none of that name."""
+    def subject(
+        self, name: str, places: SchemaPlaces, *, start: int = 0, also: Collection[int] = ()
+    ) -> SubjectDetails:
+        """Return 20 versions of a subject, without the newest ``start``, and those in ``also``.
+
+        404 when there is no subject of that name.
+        """
         archived = self._archived(places)
         saved = archived.subjects.get(name, _NOTHING)
         numbers: Mapping[int, bool] = {}
@@ -195,9 +204,12 @@ class SchemaCatalog:
         known = sorted({*numbers, *(one.version for one in saved.versions)}, reverse=True)
         if not known and not problem:
             raise RestError(404, f"There is no subject {name!r} in the registry or the archive")
+        start = min(start, max(0, len(known) - 1) // VERSIONS_SHOWN * VERSIONS_SHOWN)
+        listed = known[start : start + VERSIONS_SHOWN]
+        wanted = [*listed, *(number for number in known if number in also and number not in listed)]
         shown = [
             ComparedVersion(version=number, archived=_stored(archived, saved, number))
-            for number in known[:VERSIONS_SHOWN]
+            for number in wanted
         ]
         if reader is not None:
             try:
@@ -207,8 +219,10 @@ class SchemaCatalog:
         return SubjectDetails(
             name=name,
             places=places,
-            versions=tuple(shown),
-            older=len(known) - len(shown),
+            versions=tuple(shown[: len(listed)]),
+            also=tuple(shown[len(listed) :]),
+            count=len(known),
+            older=len(known) - start - len(listed),
             live_compatibility=level,
             archived_compatibility=(saved.compatibility or archived.compatibility)
             if saved.versions

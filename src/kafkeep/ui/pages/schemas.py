@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from kafkeep.connect.catalog.schemas import (
+    VERSIONS_SHOWN,
     DiffLine,
     SchemaPlaces,
     SubjectDetails,
@@ -15,7 +16,7 @@ from kafkeep.connect.catalog.schemas import (
 )
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.call import from_segment
-from kafkeep.connect.rest.v1.schemas import find_side
+from kafkeep.connect.rest.v1.schemas import find_side, versions_named
 from kafkeep.ui.frame import NavLink
 from kafkeep.ui.paging import Paging, page_number
 from kafkeep.ui.visit import PageRoute, Visit
@@ -47,7 +48,13 @@ def show_list(visit: Visit) -> Response:
 def show(visit: Visit) -> Response:
     """Show the versions of a subject, and the text of one or the differences of two."""
     places = _places(visit)
-    found = visit.service.catalog.schemas.subject(from_segment(visit.path["subject"]), places)
+    page = page_number(visit.query)
+    found = visit.service.catalog.schemas.subject(
+        from_segment(visit.path["subject"]),
+        places,
+        start=(page - 1) * VERSIONS_SHOWN,
+        also=versions_named(visit.query.get(name, "") for name in ("show", "from", "to")),
+    )
     values: dict[str, Any] = {"shown": "", "text": "", "stored": None, "old": "", "new": ""}
     if visit.query.get("from") and visit.query.get("to"):
         values |= {"old": visit.query["from"], "new": visit.query["to"]}
@@ -61,6 +68,7 @@ def show(visit: Visit) -> Response:
         places=places,
         chosen=_chosen(places),
         sides=_sides(found),
+        paging=Paging(found.count, page, VERSIONS_SHOWN),
         **values,
     )
 
@@ -87,7 +95,7 @@ def _sides(found: SubjectDetails) -> list[tuple[str, str]]:
     A text that both sides have is offered for each of them.
     """
     sides: list[tuple[str, str]] = []
-    for one in found.versions:
+    for one in (*found.versions, *found.also):
         if one.live is not None:
             sides.append((f"registry:{one.version}", f"Version {one.version} in the registry"))
         if one.archived is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from starlette.responses import Response
 
@@ -57,8 +57,8 @@ def subjects(service: ConnectService, call: Call) -> Response:
 
 
 def subject(service: ConnectService, call: Call) -> Response:
-    """Answer with the newest versions of a subject, on both sides."""
-    found = _subject(service, call)
+    """Answer with versions of a subject, the newest first, on both sides."""
+    found = _subject(service, call, start=query_number(call, "start", 0))
     return json_answer(
         {
             "subject": found.name,
@@ -76,12 +76,19 @@ def subject(service: ConnectService, call: Call) -> Response:
 
 def differences(service: ConnectService, call: Call) -> Response:
     """Answer with the lines in which two versions of a subject differ."""
-    found = _subject(service, call)
-    old, new = (find_side(found, query_text(call, side)) for side in ("from", "to"))
+    sides = [query_text(call, side) for side in ("from", "to")]
+    found = _subject(service, call, also=versions_named(sides))
+    old, new = (find_side(found, side) for side in sides)
     lines = compare_texts(pretty(old.schema), pretty(new.schema))
     if lines is None:
         raise RestError(400, "The texts are too long to be compared here")
     return json_answer({"lines": [line.sign + line.text for line in lines]})
+
+
+def versions_named(sides: Iterable[str]) -> set[int]:
+    """Return the numbers in ``registry:3`` or ``archive:3``; none for what is not written so."""
+    numbers = (side.partition(":")[2][:10] for side in sides)
+    return {int(text) for text in numbers if text.isascii() and text.isdigit()}
 
 
 def find_side(found: SubjectDetails, side: str) -> StoredSchema:
@@ -99,9 +106,12 @@ def _places(service: ConnectService, call: Call) -> SchemaPlaces:
     return service.catalog.schemas.places(query_text(call, "registry"), query_text(call, "log"))
 
 
-def _subject(service: ConnectService, call: Call) -> SubjectDetails:
+def _subject(
+    service: ConnectService, call: Call, *, start: int = 0, also: Collection[int] = ()
+) -> SubjectDetails:
     name = from_segment(call.path["subject"])
-    return service.catalog.schemas.subject(name, _places(service, call))
+    places = _places(service, call)
+    return service.catalog.schemas.subject(name, places, start=start, also=also)
 
 
 def _shown_places(places: SchemaPlaces) -> Json:
@@ -171,8 +181,8 @@ ENDPOINTS = (
         f"{ROOT}/schemas/{{subject}}",
         subject,
         "Subject",
-        "The newest 20 versions of a subject, in the registry beside the archive.",
-        _query(_WHERE),
+        "20 versions of a subject, the newest first, in the registry beside the archive.",
+        _query({**_WHERE, "start": "How many of the newest to leave out; 0 if not given."}),
     ),
     get_endpoint(
         f"{ROOT}/schemas/{{subject}}/diff",
