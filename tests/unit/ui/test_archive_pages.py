@@ -15,6 +15,7 @@ from tests.unit.ui.conftest import GOOD, SCRIPT, Browser, ConsoleService
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
+from kafkeep.connect.catalog.archives.stored_objects import newest_objects
 from kafkeep.connect.model import TargetState
 from kafkeep.store.open import open_store
 
@@ -150,3 +151,14 @@ def test_what_is_not_there_is_a_page_with_a_sentence(at: str, browser: Browser) 
 
 def test_a_console_without_archives_says_how_to_begin(browser: Browser) -> None:
     assert "No connector of this service writes an archive yet." in browser.get("/ui/archive")
+
+
+def test_the_objects_of_a_connector_lead_into_its_archive(
+    at: str, service: ConsoleService, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = service.catalog.archives.log(service.places[0], "second")
+    monkeypatch.setattr(service, "objects", lambda name, limit: newest_objects(log, limit))
+    page = browser.get("/ui/connectors/backup/objects")
+    [link] = [one for one in links(page) if "/object?" in one]
+    assert link.startswith(f"{at}/object?log=second&key=")
+    assert "0 to 2" in browser.get(link)

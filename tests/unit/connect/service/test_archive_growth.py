@@ -84,4 +84,5 @@ def test_the_newest_objects_come_first(store: ObjectStore, tmp_path: Path) -> No
         ("orders", 0, 10),
     ]
     assert (found[0].key, found[0].committed_ms) == (last, FIRST_MS + 3000)
+    assert (found[0].archive, found[0].log) == (ArchivePlace(address=str(tmp_path)).id, "backup")
     assert found[1].committed_ms is None

@@ -75,6 +75,9 @@ class StoredObject:
     """It was committed between these two."""
     committed_ms: int | None = None
     """None while it is not read, or if a checkpoint has merged the commit with others."""
+    archive: str = ""
+    """The id of its archive, and its log; only where the objects of a connector are listed."""
+    log: str = ""
 
     @property
     def holes(self) -> int:
@@ -120,7 +123,10 @@ def newest_objects(log: ArchiveLog, limit: int) -> tuple[StoredObject, ...]:
     chosen = pc.select_k_unstable(log.entries, k=limit, sort_keys=order)
     made_ms = {commit.number: commit.at_ms for commit in log.loaded.tail}
     found = map(_object, log.entries.take(chosen).to_pylist())
-    return tuple(replace(one, committed_ms=made_ms.get(one.last_commit)) for one in found)
+    return tuple(
+        replace(one, committed_ms=made_ms.get(one.last_commit), archive=log.place.id, log=log.name)
+        for one in found
+    )
 
 
 def _object(row: dict[str, Any]) -> StoredObject:

@@ -148,6 +148,8 @@ def _object(one: StoredObject) -> Json:
         "bytes": one.size_bytes,
         "newest_record": maybe_time(one.newest_ms),
         "committed": maybe_time(one.committed_ms),
+        "archive": one.archive,
+        "log": one.log,
     }
 
 
@@ -249,6 +251,8 @@ _ARCHIVED = object_schema(
         "bytes": NUMBER,
         "newest_record": MAYBE_TIME,
         "committed": {**MAYBE_TIME, "description": "null for older objects."},
+        "archive": {**TEXT, "description": "The id of its archive."},
+        "log": TEXT,
     }
 )
 _SETTINGS = object_schema(
