@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +19,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.connect.catalog.archives.archives import ArchivePlace
 from kafkeep.connect.catalog.archives.stored_objects import newest_objects
 from kafkeep.connect.model import TargetState
+from kafkeep.connect.worker.rest_security import RestSecurity
 from kafkeep.store.open import open_store
 
 
@@ -162,3 +165,23 @@ def test_the_objects_of_a_connector_lead_into_its_archive(
     [link] = [one for one in links(page) if "/object?" in one]
     assert link.startswith(f"{at}/object?log=second&key=")
     assert "0 to 2" in browser.get(link)
+
+
+def test_only_an_operator_has_the_bucket_listed_and_it_is_logged(
+    at: str,
+    open_browser: Callable[..., Browser],
+    secured: RestSecurity,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    reader = open_browser(secured, Authorization="Bearer READ")
+    assert "Search now" not in reader.get(f"{at}/warnings")
+    operator = open_browser(secured, Authorization="Bearer OPERATE")
+    rest = f"{at.replace('/ui/archive', '/kafkeep/v1/archives')}/left-overs"
+    assert reader.client.get(rest).status_code == 403
+    assert operator.client.get(rest).status_code == 200
+    assert "for left-over objects" in caplog.text
+    operator.post(f"{at}/left-overs", operator.token(f"{at}/warnings"))
+    assert f"POST {at}/left-overs: 303" in caplog.text
+    until(lambda: "The search runs" not in operator.get(f"{at}/left-overs"), "the search ends")
+    assert "role operate" in reader.post(f"{at}/left-overs", "0" * 64, 403).text

@@ -32,6 +32,7 @@ from kafkeep.connect.catalog.archives.storage import (
 from kafkeep.connect.catalog.archives.stored_objects import find_object, find_objects, paged
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.v1.root import parse_number
+from kafkeep.connect.worker.rest_security import Role
 from kafkeep.errors import KafkeepError, NoSuchArchiveError
 from kafkeep.maintenance.gc import OrphanAction
 from kafkeep.maintenance.inspect.commit_summary import StorageSums, summarize
@@ -301,8 +302,8 @@ ROUTES = (
     PageRoute(
         path="/archive/{archive}/left-overs",
         run=search_left_overs,
+        role=Role.OPERATE,
         method="POST",
-        is_change=False,
     ),
     PageRoute(path="/archive/{archive}/commits", run=show_commits),
     PageRoute(path="/archive/{archive}/commits/{number}", run=show_commit),

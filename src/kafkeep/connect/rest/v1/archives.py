@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from starlette.responses import Response
 
 from kafkeep.archive.commit import Gap
@@ -29,7 +31,9 @@ from kafkeep.connect.rest.json_schemas import (
 from kafkeep.connect.rest.v1.archive_logs import OFFSETS, SUMS, sums_json
 from kafkeep.connect.rest.v1.root import ROOT, maybe_time
 from kafkeep.connect.service.service import ConnectService
+from kafkeep.connect.worker.rest_security import Role
 
+logger = logging.getLogger(__name__)
 _MOST_GAPS = 1000
 _ARCHIVES = f"{ROOT}/archives"
 
@@ -114,7 +118,9 @@ def _small(one: SmallObjects) -> Json:
 def left_overs(service: ConnectService, call: Call) -> Response:
     """Answer with what ``gc --dry-run`` reports."""
     archives = service.catalog.archives
-    found = service.catalog.left_overs.find(archives.place(call.path["archive"]))
+    place = archives.place(call.path["archive"])
+    logger.info("%r searches %s for left-over objects", call.caller, place.address)
+    found = service.catalog.left_overs.find(place)
     return json_answer({"searched_at": format_time(found.at_ms), **found.plan.to_json()})
 
 
@@ -129,12 +135,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "ArchiveWarnings",
         f"Gaps, the newest first, at most {_MOST_GAPS}; topics with many objects under 1 MiB.",
     ),
-    get_endpoint(
-        f"{_ARCHIVES}/{{archive}}/left-overs",
-        left_overs,
-        "LeftOvers",
-        "Orphans and unfinished uploads, as gc --dry-run reports them. Lists every object; a "
+    Endpoint(
+        method="GET",
+        path=f"{_ARCHIVES}/{{archive}}/left-overs",
+        role=Role.OPERATE,
+        run=left_overs,
+        help="Orphans and unfinished uploads, as gc --dry-run reports them. Lists every object; a "
         "result of the last minute is returned again.",
+        answers={200: "LeftOvers"},
     ),
 )
 _LOG_SCHEMA = object_schema(
