@@ -109,6 +109,9 @@ class ConnectorStatus:
     """None while the connector has no job."""
     generation: int | None = None
     """The connector's generation; None from a worker of an older kafkeep."""
+    records_per_second: float | None = None
+    """Over the last minute; only in the leader's heartbeats."""
+    bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,8 @@ class _Parts:
         )
 
         def statuses() -> list[ConnectorStatus]:
-            return [supervisor.status(one) for one in journal.state.connectors.values()]
+            found = [supervisor.status(one) for one in journal.state.connectors.values()]
+            return totals.with_rates(found, supervisor.progress(), now_ms())
 
         timeout_s = worker.service.kafkeep_lease_timeout_ms / 1000
         quick = replace(storage, retry_deadline_ms=int(timeout_s * 1000 / HEARTBEATS_PER_TIMEOUT))

@@ -130,6 +130,20 @@ class Totals:
                 self._ledger(name).follow(one)
             return {status.name: self._reading(status, now_ms) for status in statuses}
 
+    def with_rates(
+        self, statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], now_ms: int
+    ) -> list[ConnectorStatus]:
+        """Return the statuses with their rates, for workers that do not run the connectors."""
+        found = self.read(statuses, progress, now_ms)
+        return [
+            replace(
+                one,
+                records_per_second=found[one.name].rate("records"),
+                bytes_per_second=found[one.name].rate("bytes"),
+            )
+            for one in statuses
+        ]
+
     def _reading(self, status: ConnectorStatus, now_ms: int) -> ConnectorTotals:
         ledger = self._ledger(status.name)
         ledger.note_commit()

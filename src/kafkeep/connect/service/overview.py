@@ -287,6 +287,8 @@ def _connector(
         no_progress_since_ms=backlog.no_progress_since_ms,
         gaps=backlog.gaps if is_measured else known_gaps,
         is_passive=backlog.is_passive,
-        records_per_second=reading.rate("records") if reading is not None else None,
-        bytes_per_second=reading.rate("bytes") if reading is not None else None,
+        records_per_second=status.records_per_second
+        if reading is None
+        else reading.rate("records"),
+        bytes_per_second=status.bytes_per_second if reading is None else reading.rate("bytes"),
     )

@@ -218,6 +218,8 @@ def status_to_json(status: ConnectorStatus) -> dict[str, Any]:
         ],
         "backlog": None if status.backlog is None else asdict(status.backlog),
         "generation": status.generation,
+        "records_per_second": status.records_per_second,
+        "bytes_per_second": status.bytes_per_second,
     }
 
 
@@ -231,9 +233,11 @@ def status_from_json(document: Mapping[str, Any]) -> ConnectorStatus:
         worker_id=as_str(document["worker_id"]),
         trace=_text_or_none(document["trace"]),
         tasks=tuple(_task(as_dict(task)) for task in as_list(document["tasks"])),
-        # An older kafkeep sends neither.
+        # An older kafkeep sends none of these.
         backlog=_backlog(document.get("backlog")),
         generation=_int_or_none(document.get("generation")),
+        records_per_second=_float_or_none(document.get("records_per_second")),
+        bytes_per_second=_float_or_none(document.get("bytes_per_second")),
     )
 
 
@@ -283,6 +287,10 @@ def _type(value: Any) -> ConnectorType:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else as_str(value)
+
+
+def _float_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _int_or_none(value: Any) -> int | None:

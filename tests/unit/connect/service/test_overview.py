@@ -88,6 +88,18 @@ def test_a_heartbeat_says_that_the_other_one_of_a_pair_archives() -> None:
     assert sent.backlog is not None and sent.backlog.is_passive
 
 
+def test_a_worker_that_does_not_lead_shows_the_rates_of_the_last_heartbeat() -> None:
+    totals, progress = Totals(), Progress()
+    totals.with_rates([STATUS], {"orders": progress}, 0)
+    progress.records, progress.bytes = 30, 600
+    sent = totals.with_rates([STATUS], {"orders": progress}, 10_000)
+    [received] = [status_from_json(orjson.loads(orjson.dumps(status_to_json(s)))) for s in sent]
+    [one] = overview(received).connectors
+    assert (one.records_per_second, one.bytes_per_second) == (3.0, 60.0)
+    older = {k: v for k, v in status_to_json(sent[0]).items() if not k.endswith("_per_second")}
+    assert status_from_json(older).records_per_second is None
+
+
 @pytest.fixture
 def reader(tmp_path: Path) -> OverviewReader:
     topics = {"orders": [partition(0, 10, 25, gaps=[OffsetRange(25, 30)])]}
