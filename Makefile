@@ -35,10 +35,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 browser:  ## Chromium for the tests of the web console
-	@command -v chromium >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
-	  then apt-get update -q && apt-get install -y -q chromium; \
-	  else echo "The browser tests need Chromium: install the package chromium."; exit 1; fi; }
+	@command -v chromium >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q chromium; } || \
+	  { echo "Chromium cannot be installed here. Install it so that PATH has the command chromium:" \
+	    "the tests of the web console need it."; exit 1; }
 
 test: $(STAMP) browser  ## everything but the long suites
 	$(BIN)/pytest -m "not slow" $(AT_ONCE) --durations=25

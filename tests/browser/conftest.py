@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -42,10 +43,10 @@ def service(world: World) -> Service:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Start Chromium for one file: Playwright's event loop must not outlive its tests."""
+    path = shutil.which("chromium")
+    assert path, "PATH has no chromium: run `make browser`"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", headless=True, args=list(_FLAGS)
-        )
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(_FLAGS))
         yield browser
         browser.close()
 
