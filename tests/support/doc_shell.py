@@ -24,8 +24,6 @@ START = [ROOT / "README.md", DOCS / "start.md"]
 _NAV = (ROOT / "mkdocs.yml").read_text()
 TUTORIALS = sorted(DOCS.glob("tutorials/*.md"), key=lambda page: _NAV.index(page.name))
 GUIDES = [*sorted(DOCS.glob("guides/*.md")), *sorted(DOCS.glob("operate/*.md"))]
-STORIES = [*START, *TUTORIALS, *GUIDES]
-"""Pages whose shell blocks all say whether they run."""
 GROUPS = {
     "start": [*START, *sorted(page for page in DOCS.glob("*.md") if page not in START)],
     "tutorials": TUTORIALS,
