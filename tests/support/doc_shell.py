@@ -9,13 +9,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.support.doc_blocks import Block, Mark, blocks
 
+from kafkeep import kernel_cache
 from kafkeep.dev import stop
+from kafkeep.options.spark import RESIDENT_VARIABLE
+from kafkeep.spark.class_archive import cache_folder
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -96,6 +99,26 @@ def _environment() -> dict[str, str]:
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 
 
+@contextmanager
+def _resident_session(cache: Path) -> Iterator[dict[str, str]]:
+    """Start a resident session for the commands of one group: none waits for Spark to start.
+
+    Its cache is its own, so that no other test takes the session; what the cache holds is not.
+    """
+    cache.mkdir()
+    for one in cache_folder().iterdir():
+        if not one.name.startswith("resident-"):
+            (cache / one.name).symlink_to(one)
+    kernels = str(kernel_cache._bases()[0].parent)
+    more = {"KAFKEEP_CACHE": str(cache), "NUMBA_CACHE_DIR": kernels, RESIDENT_VARIABLE: "on"}
+    environment = {**_environment(), **more}
+    subprocess.run(["kafkeep", "spark", "start"], env=environment, check=True)
+    try:
+        yield environment
+    finally:
+        subprocess.run(["kafkeep", "spark", "stop"], env=environment, check=True)
+
+
 def run_group(group: str, tmp_path: Path) -> None:
     """Run the pages of a group; fail with the block and its output when a command fails."""
     notes, work = tmp_path / "notes", tmp_path / "work"
@@ -103,11 +126,12 @@ def run_group(group: str, tmp_path: Path) -> None:
     work.mkdir()
     plan = _plan(GROUPS[group])
     (notes / "all.sh").write_text("\n".join(_script(plan, notes)) + "\n")
-    with (notes / "log").open("wb") as log:
+    session = _resident_session(tmp_path / "cache")
+    with session as environment, (notes / "log").open("wb") as log:
         shell = subprocess.Popen(
             ["bash", str(notes / "all.sh")],
             cwd=work,
-            env=_environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
