@@ -10,6 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from tests.support.releases import TEST_KAFKA, TEST_SPARK
+from tests.support.screenshots import ROOT, SCREENSHOTS
 
 from kafkeep import redact
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
@@ -44,6 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if core := item.get_closest_marker("core"):
             item.user_properties.append(("suite", core.kwargs["suite"]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the screenshots are."""
+    ran = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    if SCREENSHOTS.is_dir() and any(one.nodeid.startswith("tests/browser/") for one in ran):
+        where = SCREENSHOTS.relative_to(ROOT)
+        terminalreporter.write_line(f"screenshots of the web console: {where}/")
 
 
 def _environment(

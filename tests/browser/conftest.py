@@ -5,17 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from tests.support.cluster import Cluster
 from tests.support.connect.serve_processes import Service, World
+from tests.support.screenshots import SCREENSHOTS
 
 from kafkeep.dev import DevStatus
 
-SCREENSHOTS = Path(__file__).parents[2] / "artefacts" / "screenshots"
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
