@@ -1,14 +1,21 @@
-"""Chromium over a real ``kafkeep serve``; nothing may appear on the browser's console."""
+"""Chromium over a real ``kafkeep serve``; no error or warning may appear on its console."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    sync_playwright,
+)
 from tests.support.cluster import Cluster
 from tests.support.connect.serve_processes import Service, World
 from tests.support.screenshots import SCREENSHOTS
@@ -19,9 +26,11 @@ _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
+_AXE = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
 _IS_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-_EXPECTED = ("net::ERR_", "Failed to load resource", "[object Event]")
+AWAY = ("net::ERR_", "Failed to load resource: net::ERR_", "[object Event]")
 """What Chromium and htmx log while a service is away."""
+_ANSWERED = "Failed to load resource: the server responded with a status of 4"
 
 
 @pytest.fixture(scope="module")
@@ -52,23 +61,45 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(chromium: Browser, service: Service) -> Iterator[Callable[..., Page]]:
-    """Open a browser of its own; the test fails when its console shows an error."""
+    """Open a browser of its own; the test fails when its console shows an error.
+
+    ``tolerates`` are the beginnings of errors that its test provokes. Chromium also reports a page
+    that answers 4xx, such as a form that is not accepted: what a test opens, it checks itself.
+    """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def note(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
-            problems.append(message.text)
-
-    def make(*, theme: str = "light", width: int = 1440, url: str | None = None) -> Page:
+    def make(
+        *,
+        theme: str = "light",
+        width: int = 1440,
+        url: str | None = None,
+        javascript: bool = True,
+        tolerates: tuple[str, ...] = (),
+    ) -> Page:
         context = chromium.new_context(
             base_url=url or service.ready["url"],
             color_scheme="dark" if theme == "dark" else "light",
+            java_script_enabled=javascript,
             viewport={"width": width, "height": 900},
         )
         contexts.append(context)
         context.set_default_timeout(30_000)
+        opened: set[str] = set()
+
+        def remember(request: Request) -> None:
+            if request.is_navigation_request():
+                opened.add(request.url)
+
+        def note(message: ConsoleMessage) -> None:
+            is_of_page = message.text.startswith(_ANSWERED) and message.location["url"] in opened
+            if message.type in ("error", "warning") and not (
+                is_of_page or message.text.startswith(tolerates)
+            ):
+                problems.append(f"{message.text} {message.location['url']}")
+
         page = context.new_page()
+        page.on("request", remember)
         page.on("console", note)
         page.on("pageerror", lambda error: problems.append(str(error)))
         return page
@@ -80,20 +111,27 @@ def open_page(chromium: Browser, service: Service) -> Iterator[Callable[..., Pag
 
 
 def check_pages(
-    page: Page, pages: Mapping[str, str], ready: Mapping[str, Callable[[], None]] | None = None
+    page: Page,
+    pages: Mapping[str, str],
+    ready: Mapping[str, Callable[[], None]] | None = None,
+    refused: Collection[str] = (),
 ) -> None:
     """Load each page in two widths; there and in both themes it must fit and be accessible.
 
-    ``pages`` are addresses by name; ``ready`` waits for what a page of that name loads later. A
-    screenshot of each is kept. A violation is one that axe calls serious or critical.
+    ``pages`` are addresses by name; ``ready`` waits for what a page of that name loads later, and
+    ``refused`` answer 4xx. A screenshot of each is kept. A violation is one that axe calls serious
+    or critical.
     """
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     found: list[str] = []
     for width in (1440, 390):
         page.set_viewport_size({"width": width, "height": 900})
         for name, path in pages.items():
-            page.goto(path)
+            answer = page.goto(path)
+            if answer is None or answer.ok == (name in refused):
+                found.append(f"{name} answers {answer and answer.status}")
             (ready or {}).get(name, lambda: None)()
+            page.evaluate(AXE_SCRIPT)
             for theme in ("light", "dark"):
                 page.emulate_media(
                     color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce"
@@ -106,7 +144,7 @@ def check_pages(
 def _problems(page: Page, name: str) -> Iterator[str]:
     if page.evaluate(_IS_WIDE):
         yield f"{name} is wider than the screen"
-    for one in Axe().run(page).response["violations"]:
+    for one in page.evaluate(_AXE):
         if one["impact"] in ("serious", "critical"):
             nodes = [node["html"][:200] for node in one["nodes"][:3]]
             yield f"{name}: {one['id']}: {nodes}"
