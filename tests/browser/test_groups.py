@@ -56,6 +56,7 @@ def scene(world: World, service: Service) -> Iterator[Scene]:
             "topics": topic.name,
             "archive": f"s3://{world.services.s3.bucket}/{world.folder}-grouped",
             "interval": "500ms",
+            "segment.age": "500ms",
             "schema.registry": url,
         }
         service.call("POST", "/connectors", {"name": "keeper", "config": config}, expect=201)

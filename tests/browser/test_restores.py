@@ -43,6 +43,8 @@ def topics(world: World, service: Service) -> tuple[str, str]:
         "connector.class": "kafkeep.Backup",
         "topics": ",".join(one.name for one in made),
         "archive": f"s3://{world.services.s3.bucket}/{world.folder}-archive",
+        "interval": "500ms",
+        "segment.age": "500ms",
     }
     service.call("POST", "/connectors", {"name": "keep", "config": config}, expect=201)
 

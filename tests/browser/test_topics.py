@@ -28,6 +28,7 @@ def topic(world: World, service: Service) -> str:
         "topics": made.name,
         "archive": f"s3://{world.services.s3.bucket}/{world.folder}-shown",
         "interval": "500ms",
+        "segment.age": "500ms",
     }
     producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
     for number in range(200):
