@@ -26,6 +26,8 @@ INVALID = b"\xff\xfe\xc3\x28\xed\xa0\x80<script>alert(4)</script>"
 HOSTILE = [one.encode() for one in (SCRIPT, ATTRIBUTE, TEMPLATE, HIDDEN)] + [INVALID]
 LARGE = b"<script>alert(5)</script>" + b"<b>large</b>\n" * 403_000
 """5 MB."""
+LARGE_NAME = LARGE[:4_000_000].decode()
+"""Of a header. With its value, it is nearly what the topic takes in one batch."""
 CONNECTOR = "<img src=x onerror=alert(6)>"
 GROUP = f"{SCRIPT}\u202e"
 SUBJECT = f"{SCRIPT}-value"
@@ -108,6 +110,8 @@ def topic(world: World, service: Service, registry: str) -> str:
         header = content.decode("utf-8", "replace").replace("\0", "")
         producer.produce(name, content, content, headers=[(header, content), ("n", None)])
     producer.produce(name, LARGE, b"large")
+    producer.produce(name, b"large key", LARGE)
+    producer.produce(name, b"large header", b"header", headers=[("h", LARGE), (LARGE_NAME, b"h")])
     assert producer.flush(60) == 0
     consumer = Consumer({**where, "group.id": GROUP})
     consumer.commit(offsets=[TopicPartition(name, 0, 3)], asynchronous=False)
@@ -179,9 +183,13 @@ def test_content_is_shown_as_text_and_large_content_is_cut(
         for decode in ("auto", "hex"):
             one = f"{at}/0/{number}?source={source}&decode={decode}"
             assert watched.problems(one) == []
-    assert watched.problems(f"{at}/0/{len(HOSTILE)}?source={source}") == []
-    expect(page.get_by_text("This is only the beginning of")).to_be_visible()
-    with page.expect_download() as download:
-        page.get_by_role("region", name="Value").get_by_role("link", name="Download").click()
-    assert download.value.path().read_bytes() == LARGE
+    for number, part in enumerate(("Value", "Key"), len(HOSTILE)):
+        assert watched.problems(f"{at}/0/{number}?source={source}") == []
+        region = page.get_by_role("region", name=part)
+        expect(region.get_by_text("This is only the beginning of")).to_be_visible()
+        with page.expect_download() as download:
+            region.get_by_role("link", name="Download").click()
+        assert download.value.path().read_bytes() == LARGE
+    assert watched.problems(f"{at}/0/{len(HOSTILE) + 2}?source={source}") == []
+    expect(page.get_by_role("region", name="Headers")).to_contain_text("cut: 5.0 MiB")
     assert watched.problems(f"{at}?source={source}&search=%3Cscript%3E&in=value") == []
