@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -17,6 +18,7 @@ OpenPage = Callable[..., Page]
 SLOW_MS = 120_000
 NAME = "kept"
 API = "/kafkeep/v1"
+CHECKS = ("drills", "verifications")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,11 @@ def test_an_archive_is_verified_and_a_drill_proves_it(archive: str, open_page: O
     page.get_by_label("Depth").select_option("true")
     page.get_by_role("button", name="Verify now").click()
     expect(page.locator("h1 .badge")).to_have_text("Intact", timeout=SLOW_MS)
+    page.goto(f"{archive}/verification")
+    page.get_by_text("Verify it on a schedule").click()
+    page.get_by_label("When").select_option("monday")
+    page.get_by_role("button", name="Add the schedule").click()
+    expect(page.get_by_text("Every Monday at 03:00")).to_be_visible()
     page.goto("/ui/drills")
     page.get_by_role("button", name="Run now").click()
     expect(page.locator("h1 .badge")).to_have_text("Proven", timeout=SLOW_MS)
@@ -88,6 +95,22 @@ def test_an_archive_is_verified_and_a_drill_proves_it(archive: str, open_page: O
     expect(page.get_by_text("The schedule was deleted.")).to_be_visible()
     page.goto("/ui/")
     expect(page.get_by_text("records proven")).to_be_visible()
+
+
+def test_a_failed_check_is_started_again(
+    archive: str, service: Service, open_page: OpenPage
+) -> None:
+    # One broker cannot hold so many replicas.
+    asked = {"archive.id": archive.rpartition("/")[2], "replication.factor": "5"}
+    failing = service.call("POST", f"{API}/drills", asked, expect=201)["id"]
+    page = open_page()
+    page.goto(f"/ui/checks/{failing}")
+    expect(page.locator("h1 .badge")).to_have_text("Failed", timeout=SLOW_MS)
+    expect(page.get_by_role("alert")).to_contain_text("replication")
+    check_pages(page, {"drill-failed": f"/ui/checks/{failing}"})
+    page.get_by_role("button", name="Start again").click()
+    expect(page.get_by_text("was started")).to_be_visible()
+    expect(page.locator("h1 .badge")).to_have_text("Failed", timeout=SLOW_MS)
 
 
 def test_a_check_is_cancelled_repeated_and_deleted(
@@ -127,19 +150,31 @@ def test_every_page_is_accessible_and_fits(
     archive: str, service: Service, open_page: OpenPage
 ) -> None:
     page = open_page()
-    runs = [
-        service.call("GET", f"/kafkeep/v1/{one}")["runs"][0] for one in ("drills", "verifications")
-    ]
-    drill, verification = (f"/ui/checks/{run['id']}" for run in runs)
+    drill, verification = (
+        next(f"/ui/checks/{run['id']}" for run in found if run["state"] == "done")
+        for found in (service.call("GET", f"{API}/{one}")["runs"] for one in CHECKS)
+    )
+    [*_, stored] = service.call("GET", f"{API}/connectors/{NAME}/objects")["objects"]
+    folder = f"{archive}/objects/{stored['topic']}"
+    stored_page = f"{archive}/object?key={quote(stored['key'])}"
+    page.goto(stored_page)
+    commit = page.locator("dt", has_text="Commit").locator("+ dd a").get_attribute("href")
+    assert commit is not None
     pages = {
         "archives": "/ui/archive",
         "archive": archive,
         "archive-commits": f"{archive}/commits",
+        "archive-commit": commit,
         "archive-objects": f"{archive}/objects",
+        "archive-topic": folder,
+        "archive-partition": f"{folder}/{stored['partition']}",
+        "archive-object": stored_page,
         "archive-storage": f"{archive}/storage",
         "archive-warnings": f"{archive}/warnings",
         "archive-verification": f"{archive}/verification",
         "verification": verification,
+        "verification-report": f"{verification}/report",
+        "check-delete": f"{verification}/delete",
         "drills": "/ui/drills",
         "drill": drill,
         "drill-report": f"{drill}/report",

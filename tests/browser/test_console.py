@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import AWAY, check_pages
-from tests.support.connect.serve_processes import Service, World
-from tests.support.waiting import until
+from tests.support.connect.serve_processes import PARTITIONS, Service, Topic, World
+from tests.support.independent_client import assert_same, dump
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.browser
 OpenPage = Callable[..., Page]
@@ -67,6 +70,9 @@ def test_a_connector_is_created_broken_mended_and_deleted(
     expect(page.locator("h1 .badge")).to_have_text("Failed", timeout=SLOW_MS)
     page.get_by_role("link", name="Tasks").click()
     expect(page.locator("pre").first).to_contain_text("no-such-bucket-here")
+    here = "/ui/connectors/shop"
+    check_pages(page, {"connector-failed": here, "tasks-failed": f"{here}/tasks"})
+    page.goto(here)
 
     page.get_by_role("link", name="Edit").first.click()
     fill(page, "s3.bucket.name", config["s3.bucket.name"])
@@ -80,6 +86,79 @@ def test_a_connector_is_created_broken_mended_and_deleted(
     page.get_by_role("button", name="Delete the connector").click()
     expect(page.get_by_text("The connector was deleted.")).to_be_visible()
     assert service.call("GET", "/connectors") == []
+
+
+@pytest.fixture
+def typed(world: World) -> Topic:
+    """A topic whose values have a schema."""
+    fields = [{"type": "int32", "field": "n", "optional": False}]
+    schema = {"type": "struct", "fields": fields, "optional": False}
+    topic = world.topic("typed")
+    producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
+    for n in range(20):
+        value = json.dumps({"schema": schema, "payload": {"n": n}})
+        producer.produce(topic.name, value, key=f"k{n}", partition=n % PARTITIONS)
+    assert producer.flush(PATIENCE_S) == 0
+    return topic
+
+
+def create(page: Page, name: str, start: Callable[[], None], keys: Mapping[str, str]) -> None:
+    """Create a connector from a template or a class, and wait until it runs."""
+    page.goto("/ui/new-connector")
+    start()
+    page.locator("#connector").fill(name)
+    for key, text in keys.items():
+        fill(page, key, text)
+    expect(page.get_by_text("The configuration is valid.")).to_be_visible()
+    page.get_by_role("button", name="Create").last.click()
+    expect(page.get_by_text("The connector was created.")).to_be_visible()
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+
+
+def test_templates_and_a_class_make_connectors_that_do_what_they_say(
+    world: World, service: Service, typed: Topic, open_page: OpenPage
+) -> None:
+    page = open_page()
+    config = world.config(typed)
+    places = ("s3.bucket.name", "s3.region", "store.url", "aws.")
+    where = {key: text for key, text in config.items() if key.startswith(places)}
+    sink = {**where, "topics": typed.name, "topics.dir": f"{world.folder}-days", "flush.size": "5"}
+
+    def template(title: str) -> Callable[[], None]:
+        named = page.get_by_text(title, exact=True)
+        return lambda: page.locator("a.choice", has=named).click()
+
+    def from_class() -> None:
+        page.get_by_label("Connector class").select_option(config["connector.class"])
+        page.get_by_role("button", name="Continue").click()
+
+    create(page, "days", template("Parquet by day"), sink)
+    backup = {**where, "topics": typed.name, "segment.age": "500ms"}
+    create(page, "whole", template("Lossless backup"), backup)
+    needed = ("storage.class", "format.class", "value.converter")
+    classed = {
+        **sink,
+        "topics.dir": f"{world.folder}-class",
+        **{key: config[key] for key in needed},
+    }
+    create(page, "classed", from_class, classed)
+    for name, end in (("days", ".parquet"), ("whole", ".log.zst"), ("classed", ".json")):
+        found = until(lambda name=name: objects_of(service, name), f"{name} commits objects")
+        assert {one["key"].endswith(end) for one in found} == {True}
+
+    back = {**where, "topics": f"{typed.name}:{typed.name}-back", "restore.log": "whole"}
+    create(page, "back", template("Restore"), back)
+    before = dump(world.services.bootstrap_servers, typed.name)
+
+    def is_back() -> bool:
+        parts = range(PARTITIONS)
+        return all(world.cluster.end(f"{typed.name}-back", n) == len(before[n]) for n in parts)
+
+    until(lambda: world.cluster.partitions(f"{typed.name}-back"), "the topic is there")
+    until(is_back, "every record is back")
+    assert_same(before, dump(world.services.bootstrap_servers, f"{typed.name}-back"))
+    for name in ("days", "whole", "classed", "back"):
+        service.call("DELETE", f"/connectors/{name}", expect=204)
 
 
 def test_two_browsers_see_the_same_connector_pause_and_resume(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import check_pages
 from tests.support.confluent_registry import ConfluentRegistry, serving
@@ -50,7 +50,11 @@ def scene(world: World, service: Service) -> Iterator[Scene]:
     with serving(registry) as url:
         subject = f"{topic.name}-value"
         registry.add(subject, box("n"))
-        registry.add(subject, box("n", "m"))
+        newest = registry.add(subject, box("n", "m"))
+        producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
+        # Avro's form of n = 21 and m = -3, after the id of the schema.
+        producer.produce(topic.name, b"\0" + newest.to_bytes(4, "big") + b"\x2a\x05", partition=1)
+        assert producer.flush(60) == 0
         config = {
             "connector.class": "kafkeep.Backup",
             "topics": topic.name,
@@ -121,6 +125,20 @@ def test_versions_of_a_schema_are_compared(scene: Scene, open_page: OpenPage) ->
     expect(page.locator("tr.added").filter(has_text='"m"')).to_have_count(1)
 
 
+@pytest.mark.parametrize("source", ["live", "archive"])
+def test_avro_messages_are_decoded_by_the_registry(
+    scene: Scene, source: str, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto(f"/ui/topics/{scene.topic.name}/messages?source={source}&partition=1")
+    page.get_by_role("rowheader").get_by_role("link").first.click()
+    value = page.get_by_role("region", name="Value")
+    expect(value).to_contain_text('"n": 21')
+    expect(value).to_contain_text('"m": -3')
+    page.get_by_role("link", name="Hex").click()
+    expect(value).to_contain_text("2a 05")
+
+
 @pytest.mark.usefixtures("scene")
 def test_the_doctor_checks_kafka_and_every_archive(open_page: OpenPage) -> None:
     page = open_page()
@@ -162,11 +180,15 @@ def test_offsets_of_a_stopped_connector_are_changed(
 def test_every_page_is_accessible_and_fits(scene: Scene, open_page: OpenPage) -> None:
     page = open_page()
     group = f"/ui/groups/{to_segment(scene.group)}"
+    page.goto(f"{group}/history")
+    roll_back = page.get_by_role("link", name="Roll back to these").first.get_attribute("href")
+    assert roll_back is not None
     pages = {
         "groups": "/ui/groups?lag=yes",
         "group": group,
         "group-plan": f"{group}/plan?plan=yes",
         "group-history": f"{group}/history",
+        "group-roll-back": roll_back,
         "schemas": "/ui/schemas",
         "schema": f"/ui/schemas/{scene.subject}",
         "schema-diff": f"/ui/schemas/{scene.subject}?from=registry:1&to=registry:2",

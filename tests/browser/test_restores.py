@@ -20,7 +20,8 @@ OpenPage = Callable[..., Page]
 SLOW_MS = 120_000
 RECORDS = 1_500
 """Of half a kilobyte each, in each partition."""
-RATE = "40KiB"
+RATE = "20KiB"
+API = "/kafkeep/v1"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def topics(world: World, service: Service) -> tuple[str, str]:
     service.call("POST", "/connectors", {"name": "keep", "config": config}, expect=201)
 
     def archived() -> bool:
-        points = service.call("GET", "/kafkeep/v1/connectors/keep/growth")["points"]
+        points = service.call("GET", f"{API}/connectors/keep/growth")["points"]
         return bool(points) and points[-1]["records"] == RECORDS * PARTITIONS * len(made)
 
     until(archived, "everything is archived")
@@ -66,12 +67,17 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         stop(folder)
 
 
-def plan(page: Page, topic: str) -> None:
-    """Go through the wizard up to the checks."""
+def choose(page: Page, topic: str) -> None:
+    """Go through the wizard up to the point in time."""
     page.goto("/ui/restores")
     page.get_by_role("link", name="New restore").click()
     page.get_by_role("button", name="Continue").click()
     page.locator(f'[name="pick:{topic}"]').check()
+
+
+def plan(page: Page, topic: str) -> None:
+    """Go through the wizard up to the target."""
+    choose(page, topic)
     page.get_by_role("button", name="Continue").click()
 
 
@@ -109,7 +115,11 @@ def test_a_topic_is_restored_into_another_cluster_and_proven_there(
 ) -> None:
     _, topic = topics
     page = open_page()
-    plan(page, topic)
+    choose(page, topic)
+    commits = page.locator('[name="key:restore.commit"]')
+    newest = commits.nth(1).get_attribute("value")  # the one before leaves the choice open
+    commits.nth(1).check()
+    page.get_by_role("button", name="Continue").click()
     page.locator(f'[name="target:{topic}"]').fill(f"{topic}-moved")
     page.locator('[name="key:producer.override.bootstrap.servers"]').fill(other.bootstrap)
     page.locator('[name="client"]').fill("security.protocol=PLAINTEXT")
@@ -117,14 +127,34 @@ def test_a_topic_is_restored_into_another_cluster_and_proven_there(
     expect(page.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
     page.get_by_role("button", name="Start the restore").click()
     expect(page.locator("h1 .badge")).to_have_text("Done", timeout=SLOW_MS)
-    expect(page.get_by_role("row", name="producer.override.bootstrap.servers")).to_contain_text(
-        other.bootstrap
-    )
+    for key, value in (
+        ("producer.override.bootstrap.servers", other.bootstrap),
+        ("restore.commit", newest),
+    ):
+        expect(page.get_by_role("row", name=key)).to_contain_text(str(value))
     moved = dump(other.bootstrap, f"{topic}-moved")
     assert_same(dump(world.services.bootstrap_servers, topic), moved)
     assert not world.cluster.partitions(f"{topic}-moved")
     page.get_by_role("button", name="Compare with the archive").click()
     expect(page.get_by_text("Proven: all")).to_be_visible(timeout=SLOW_MS)
+
+
+def test_a_restore_whose_target_was_taken_fails_and_says_why(
+    world: World, service: Service, topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    _, topic = topics
+    taken = f"{topic}-taken"
+    page = open_page()
+    plan(page, topic)
+    page.locator(f'[name="target:{topic}"]').fill(taken)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
+    world.cluster.create(taken, PARTITIONS)
+    world.cluster.produce(taken, [{"value": b"mine", "partition": 0}])
+    page.get_by_role("button", name="Start the restore").click()
+    expect(page.locator("h1 .badge")).to_have_text("Failed", timeout=SLOW_MS)
+    expect(page.get_by_text(f"{taken}: it is not empty")).to_be_visible()
+    check_pages(page, {"restore-failed": page.url.partition("?")[0]})
 
 
 def test_two_browsers_pause_and_resume_the_same_restore(
@@ -140,6 +170,10 @@ def test_two_browsers_pause_and_resume_the_same_restore(
     first.get_by_role("button", name="Start the restore").click()
     second.goto(first.url.partition("?")[0])
     expect(second.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    left = second.get_by_text(" left")
+    ready = {"restore-running": lambda: expect(left).to_be_visible(timeout=SLOW_MS)}
+    check_pages(second, {"restore-running": second.url}, ready)
+    expect(second.locator("h1 .badge")).to_have_text("Running")
     first.get_by_role("button", name="Pause").click()
     expect(second.locator("h1 .badge")).to_have_text("Paused", timeout=SLOW_MS)
     second.get_by_role("button", name="Resume").click()
@@ -164,18 +198,19 @@ def test_a_cancelled_restore_is_deleted_from_the_history(
     page.get_by_label("to confirm").fill(id)
     page.get_by_role("button", name="Delete the restore").click()
     expect(page.get_by_text("The restore was deleted from the history.")).to_be_visible()
-    assert id not in [run["id"] for run in service.call("GET", "/kafkeep/v1/restores")["restores"]]
+    assert id not in [run["id"] for run in service.call("GET", f"{API}/restores")["restores"]]
 
 
 def test_every_page_of_restores_is_accessible_and_fits(
     service: Service, topics: tuple[str, str], open_page: OpenPage
 ) -> None:
     _, topic = topics
-    found = service.call("GET", "/kafkeep/v1/restores")["restores"]
-    done = next(one["id"] for one in found if one["state"] == "done")
-    archive = service.call("GET", "/kafkeep/v1/archives")["archives"][0]["id"]
+    found = service.call("GET", f"{API}/restores")["restores"]
+    proofs = {one["id"]: service.http.get(f"{API}/restores/{one['id']}/proof") for one in found}
+    done = next(id for id, proof in proofs.items() if proof.is_success)
+    archive = service.call("GET", f"{API}/archives")["archives"][0]["id"]
     body = {"config": {"archive.id": archive, "topics": f"{topic}:{topic}-again"}}
-    draft = service.call("POST", "/kafkeep/v1/restores", body, expect=201)["id"]
+    draft = service.call("POST", f"{API}/restores", body, expect=201)["id"]
     pages = {
         "restores": "",
         "restore": f"/{done}",

@@ -60,6 +60,8 @@ class ConfluentRegistry:
                 case ["POST", "subjects", name]:
                     number = self._find(name, body)
                     return self._tell(name, number) if number else NOT_FOUND
+                case ["GET", "schemas", "ids", id] if int(id) in self.schemas:
+                    return 200, self.schemas[int(id)]
                 case ["DELETE", "subjects", name, "versions", number]:
                     self.subjects[name][int(number)]["deleted"] = True
                     return 200, int(number)
