@@ -68,6 +68,23 @@ def test_left_overs_are_searched_without_leaving_the_page(
     expect(page.get_by_text("Nothing was left over.")).to_be_visible(timeout=SLOW_MS)
 
 
+def test_an_archive_is_read_and_searched_without_javascript(
+    archive: str, open_page: OpenPage
+) -> None:
+    page = open_page(javascript=False)
+    page.goto(f"{archive}/storage")
+    expect(page.locator("main")).to_contain_text("Show as a table")
+    page.goto(f"{archive}/warnings")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/left-overs")
+
+    def is_over() -> bool:
+        page.reload()
+        return page.get_by_text("Nothing was left over.").is_visible()
+
+    until(is_over, "the search is over")
+
+
 def test_an_archive_is_verified_and_a_drill_proves_it(archive: str, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(f"{archive}/verification")

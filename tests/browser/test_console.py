@@ -242,6 +242,43 @@ def test_every_page_is_accessible_and_fits(open_page: OpenPage) -> None:
     check_pages(page, PAGES, ready, refused=["missing"])
 
 
+def test_without_javascript_a_connector_is_created_changed_and_deleted(
+    world: World, service: Service, open_page: OpenPage
+) -> None:
+    topic = world.topic("plain")
+    topic.send(1)
+    page = open_page(javascript=False)
+    page.goto("/ui/")
+    page.get_by_role("link", name="New connector").click()
+    page.get_by_role("link", name="JSON to S3").click()
+    page.locator("#connector").fill("plain")
+    page.get_by_role("button", name="Raw JSON").click()
+    for config in (world.config(topic, **{"flush.size": "many"}), world.config(topic)):
+        page.get_by_label("Configuration as JSON").fill(json.dumps(config))
+        page.get_by_role("button", name="Create").last.click()
+        if config["flush.size"] == "many":
+            expect(page.get_by_role("alert")).to_contain_text("flush.size")
+    expect(page.get_by_text("The connector was created.")).to_be_visible()
+    topic.expect_all()
+
+    for action, state in (("Pause", "PAUSED"), ("Resume", "RUNNING"), ("Stop", "STOPPED")):
+        page.get_by_role("button", name=action).click()
+        until(lambda state=state: service.states("plain")[0] == state, f"{action} is done")
+        page.goto("/ui/connectors/plain")
+        expect(page.locator("h1 .badge")).to_have_text(state.capitalize())
+    page.goto("/ui/connectors")
+    expect(page.get_by_role("row", name="plain")).to_contain_text("Stopped")
+    page.get_by_role("link", name="plain").click()
+    page.get_by_role("link", name="Show it as a table").click()
+    expect(page.get_by_text("objects, 10 records")).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("to confirm").fill("plain")
+    page.get_by_role("button", name="Delete the connector").click()
+    expect(page.get_by_text("The connector was deleted.")).to_be_visible()
+    assert "plain" not in service.call("GET", "/connectors")
+
+
 def test_an_open_page_outlives_a_restart_of_the_service(
     world: World, service: Service, open_page: OpenPage
 ) -> None:

@@ -140,8 +140,9 @@ def test_avro_messages_are_decoded_by_the_registry(
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_doctor_checks_kafka_and_every_archive(open_page: OpenPage) -> None:
-    page = open_page()
+@pytest.mark.parametrize("javascript", [True, False])
+def test_the_doctor_checks_kafka_and_every_archive(javascript: bool, open_page: OpenPage) -> None:
+    page = open_page(javascript=javascript)
     page.goto("/ui/settings")
     page.get_by_role("button", name="Run the checks").click()
     expect(page.get_by_text("Archive of keeper")).to_be_visible(timeout=SLOW_MS)

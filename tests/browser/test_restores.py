@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Producer
@@ -55,6 +56,10 @@ def topics(world: World, service: Service) -> tuple[str, str]:
 
     until(archived, "everything is archived")
     return made[0].name, made[1].name
+
+
+def state_of(service: Service, id: str) -> str:
+    return str(service.call("GET", f"{API}/restores/{id}")["state"])
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +142,50 @@ def test_a_topic_is_restored_into_another_cluster_and_proven_there(
     assert not world.cluster.partitions(f"{topic}-moved")
     page.get_by_role("button", name="Compare with the archive").click()
     expect(page.get_by_text("Proven: all")).to_be_visible(timeout=SLOW_MS)
+
+
+def test_another_archive_is_restored_as_it_was_at_a_time_without_javascript(
+    world: World, service: Service, topics: tuple[str, str], open_page: OpenPage
+) -> None:
+    _, topic = topics
+    [known] = service.call("GET", f"{API}/archives")["archives"]
+    page = open_page(javascript=False)
+    page.goto("/ui/restores")
+    page.get_by_role("link", name="New restore").click()
+    page.get_by_label("Another archive").check()
+    page.locator("summary").filter(has_text="Another archive").click()
+    for key, text in {
+        "archive": known["address"],
+        "s3.region": world.services.s3.region,
+        "store.url": world.services.s3.endpoint,
+        "aws.access.key.id": world.services.s3.access_key,
+        "aws.secret.access.key": world.services.s3.secret_key,
+    }.items():
+        page.locator(f'[name="key:{key}"]').fill(text)
+    page.get_by_role("button", name="Continue").click()
+    page.locator('[name="key:topics"]').fill(f"{topic}:{topic}-plain")
+    page.locator('[name="key:restore.at"]').fill("2001-01-01T00:00:00Z")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("link", name="Show plan and checks").click()
+    expect(page.get_by_role("alert")).to_contain_text("keep begins later")
+    page.go_back()
+    page.get_by_role("link", name="1. What").click()
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    page.locator('[name="key:restore.at"]').fill(now)
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("link", name="Show plan and checks").click()
+    expect(page.get_by_text("All checks pass.")).to_be_visible(timeout=SLOW_MS)
+    page.go_back()
+    page.get_by_role("button", name="Start the restore").click()
+    here = page.url.partition("?")[0]
+    id = here.rpartition("/")[2]
+    until(lambda: state_of(service, id) == "done", "the restore is done")
+    page.goto(here)
+    expect(page.locator("h1 .badge")).to_have_text("Done")
+    bootstrap = world.services.bootstrap_servers
+    assert_same(dump(bootstrap, topic), dump(bootstrap, f"{topic}-plain"))
 
 
 def test_a_restore_whose_target_was_taken_fails_and_says_why(

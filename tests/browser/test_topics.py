@@ -83,11 +83,20 @@ def test_the_list_leads_to_a_topic_with_its_coverage(topic: str, open_page: Open
     expect(page.get_by_role("rowheader").first).to_contain_text(topic)
 
 
-@pytest.mark.parametrize("source", ["Kafka", "Archive"])
+def test_the_list_shows_live_offsets_without_javascript(topic: str, open_page: OpenPage) -> None:
+    page = open_page(javascript=False)
+    page.goto(f"/ui/topics?q={topic}")
+    page.get_by_role("link", name="Show them now").click()
+    expect(page.get_by_role("row", name=topic)).to_contain_text("30")
+
+
+@pytest.mark.parametrize(
+    ("source", "javascript"), [("Kafka", True), ("Archive", True), ("Archive", False)]
+)
 def test_messages_are_searched_opened_and_downloaded(
-    topic: str, source: str, open_page: OpenPage
+    topic: str, source: str, javascript: bool, open_page: OpenPage
 ) -> None:
-    page = open_page()
+    page = open_page(javascript=javascript)
     page.goto(f"/ui/topics/{topic}/messages")
     page.get_by_label("Source").select_option(source)
     page.get_by_label("Search", exact=True).fill("order 150")
