@@ -28,7 +28,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.keys import table_key
 from kafkeep.archive.names import parse_folder
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.topic_filter import TopicFilter
+from kafkeep.archive.topic_bloom_filter import TopicBloomFilter
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 
 FAN_IN = 8
@@ -58,7 +58,7 @@ class TableInfo:
     """Size before compression."""
     folders: tuple[str, ...]
     """Folders of its topics; empty when there are too many to list."""
-    topic_filter: TopicFilter | None = None
+    topic_filter: TopicBloomFilter | None = None
     """Its topics when there are too many to list; None in tables of an older kafkeep."""
 
     def may_hold(self, topics: Collection[str] | None) -> bool:
@@ -115,7 +115,7 @@ def write_table(
         gaps=len(rows.gaps),
         raw_bytes=len(plain),
         folders=_folders(topics) if is_listed else (),
-        topic_filter=None if is_listed else TopicFilter.of({topic for topic, _ in topics}),
+        topic_filter=None if is_listed else TopicBloomFilter.of({topic for topic, _ in topics}),
     )
 
 
@@ -235,7 +235,7 @@ def table_from_json(document: Mapping[str, Any], name: str) -> TableInfo:
         gaps=as_int(document["gaps"]),
         raw_bytes=as_int(document["raw_bytes"]),
         folders=tuple(map(as_str, as_list(document["folders"]))),
-        topic_filter=None if topics is None else TopicFilter.from_json(as_str(topics)),
+        topic_filter=None if topics is None else TopicBloomFilter.from_json(as_str(topics)),
     )
     if table.key not in {
         table_key(name, table.first, table.last, attempt) for attempt in range(_ATTEMPTS)

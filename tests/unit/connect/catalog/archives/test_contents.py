@@ -22,12 +22,8 @@ from kafkeep.archive.commit import Changes, Commit
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.connect.catalog.archives.archives import (
-    ArchiveLog,
-    ArchivePlace,
-    Archives,
-    commit_history,
-)
+from kafkeep.connect.catalog.archives import commit_history
+from kafkeep.connect.catalog.archives.archives import ArchiveLog, ArchivePlace, Archives
 from kafkeep.connect.catalog.archives.commit_history import CommitHistory
 from kafkeep.connect.catalog.archives.left_overs import FRESH_MS, LeftOverFinder, LeftOverState
 from kafkeep.connect.catalog.archives.overview import (

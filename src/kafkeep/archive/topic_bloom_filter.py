@@ -19,13 +19,13 @@ _NUMBERS = ">4I"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFilter:
+class TopicBloomFilter:
     """A set of topics that may claim too many, and never too few."""
 
     bits: bytes
 
     @classmethod
-    def of(cls, topics: Collection[str]) -> TopicFilter:
+    def of(cls, topics: Collection[str]) -> TopicBloomFilter:
         """Return the filter of these topics; equal sets have equal filters."""
         bits = bytearray(min(MAX_BYTES, -(-len(topics) * BITS_PER_TOPIC // 8)))
         for topic in topics:
@@ -41,7 +41,7 @@ class TopicFilter:
         return base64.b64encode(self.bits).decode()
 
     @classmethod
-    def from_json(cls, value: str) -> TopicFilter:
+    def from_json(cls, value: str) -> TopicBloomFilter:
         """Parse the form in a document; ValueError when it is none."""
         bits = base64.b64decode(value, validate=True)
         if not bits:
