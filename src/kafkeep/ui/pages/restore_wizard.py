@@ -124,7 +124,7 @@ def _what(visit: Visit, run: Run, asked: Mapping[str, str], problem: str, status
         unread=unread,
         topics=topics if few else [],
         chosen=chosen,
-        points=_timeline(visit, log, asked.get(rf.COMMIT, "")),
+        points=_timeline(visit, log if topics else None, asked.get(rf.COMMIT, "")),
         commit=asked.get(rf.COMMIT, ""),
         topic_fields=[] if few and topics else rf.fields_of(form, (rf.TOPICS,)),
         commit_fields=[] if log else rf.fields_of(form, (rf.COMMIT,)),
@@ -321,8 +321,6 @@ def _timeline(visit: Visit, log: ArchiveLog | None, chosen: str) -> list[Timelin
         with suppress(KafkeepError):  # the plan says what is wrong with it
             found.append(summarize(history.commit(log, int(chosen))))
     points = [one for _, one in sorted({one.number: one for one in found}.items(), reverse=True)]
-    if not any(one.sums.records for one in points):
-        return []
     first, last = points[-1].at_ms, points[0].at_ms
     room = _TIMELINE_WIDTH - 20
     return [
