@@ -24,16 +24,9 @@ from typer.exceptions import TyperException
 from kafkeep.cli.main import app
 
 ABRIDGED = "…"
-MARKED_LATER = [
-    pytest.param(page, marks=pytest.mark.xfail(strict=True))
-    if name_of(page) == "docs/rest.md"
-    else page
-    for page in PAGES
-]
-"""The blocks of one page get their marks with another change of that page."""
 
 
-@pytest.mark.parametrize("page", MARKED_LATER, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_shell_block_says_whether_it_runs(page: Path) -> None:
     silent = [block.line for block in blocks(page) if block.is_shell and block.mark is None]
     assert silent == [], f"{name_of(page)}: mark the blocks at these lines"
