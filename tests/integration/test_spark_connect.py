@@ -37,7 +37,11 @@ from kafkeep.spark.server_slots import one_task_per_row
 from kafkeep.spark.slots import running_slots, task_slots
 from kafkeep.spark.tasks import TaskRunner
 
-pytestmark = [pytest.mark.integration, pytest.mark.core(suite="connect")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.core(suite="connect"),
+    pytest.mark.filterwarnings("ignore:distutils Version classes are deprecated"),  # Spark 3.5
+]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 
 
