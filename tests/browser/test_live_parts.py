@@ -21,7 +21,7 @@ _OPEN = "window.streams.filter((one) => one.readyState !== EventSource.CLOSED).l
 
 
 def create_stopped(world: World, service: Service, *names: str) -> None:
-    config = world.config(world.topic("live"))
+    config = world.config(world.topic(names[0]))
     for name in names:
         body = {"name": name, "config": config, "initial_state": "STOPPED"}
         service.call("POST", "/connectors", body, expect=201)
