@@ -65,6 +65,8 @@ REASONS = {
 }
 
 _MAX_INT = 0x7FFFFFFF
+_MAX_EMPTY_ITEMS = 1 << 16
+"""The greatest count of a block whose items take no bytes: a few bytes could claim any number."""
 
 
 @kernel
@@ -146,8 +148,11 @@ def _scalar(  # noqa: PLR0911, PLR0912
 
 
 @kernel
-def _block(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Read the header of a list block; return its count, the next position, and an error code."""
+def _block(buffer: Bytes, at: int, end: int, is_empty: bool) -> tuple[int, int, int]:
+    """Read the header of a list block; return its count, the next position, and an error code.
+
+    An item takes a byte or more, unless it ``is_empty``: a record without fields.
+    """
     count, following = read_varlong(buffer, at, end)
     if following < 0:
         return np.int64(0), at, BAD_VARINT
@@ -156,13 +161,13 @@ def _block(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
         _, following = read_varlong(buffer, following, end)
         if following < 0:
             return np.int64(0), at, BAD_VARINT
-    if count < 0 or count > end - following:
+    if count < 0 or count > (_MAX_EMPTY_ITEMS if is_empty else end - following):
         return np.int64(0), at, BAD_COUNT
     return count, following, OK
 
 
 @kernel
-def _value(  # noqa: PLR0917
+def _value(  # noqa: PLR0912, PLR0917
     buffer: Bytes,
     at: int,
     end: int,
@@ -184,14 +189,18 @@ def _value(  # noqa: PLR0917
             left[depth], lengths[depth] = 0, 0
             step += 2
         elif op == NEXT:
+            is_empty = program[step + 3] == JUMP
             if left[depth] == 0:
-                left[depth], at, code = _block(buffer, at, end)
+                left[depth], at, code = _block(buffer, at, end, is_empty)
                 if code != OK:
                     return at, code
             if left[depth] == 0:
                 _put(numbers, firsts, counts, slot, lengths[depth])
                 depth -= 1
                 step = program[step + 2]
+            elif is_empty:
+                lengths[depth] += left[depth]
+                left[depth] = 0
             else:
                 left[depth] -= 1
                 lengths[depth] += 1

@@ -188,6 +188,9 @@ class _Assembly:
         return pa.Array.from_buffers(kind, count, buffers)
 
     def _list(self, node: AvroNode, slot: int, count: int) -> pa.Array:
+        total = int(self.slots[slot].sum())
+        if total > _LIMIT:
+            raise RecordError(f"{total} items do not fit into one column")
         offsets = np.zeros(count + 1, dtype=np.int32)
         np.cumsum(self.slots[slot], out=offsets[1:])
         items = self.build(node.children[0], int(offsets[-1]))

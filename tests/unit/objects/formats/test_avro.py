@@ -328,6 +328,22 @@ def test_a_decimal_of_fixed_size_is_connects_decimal() -> None:
     assert AvroValues(told).encode(column.array).sizes.tolist() == [5]
 
 
+def test_lists_of_records_without_fields_come_back_whatever_they_claim_to_hold() -> None:
+    schema = {"type": "array", "items": {"type": "record", "name": "E", "fields": []}}
+    values = AvroValues(schema)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, [{}] * 300)
+    two_blocks = b"\x04\x02\x00"
+    messages = [out.getvalue(), b"\x00", two_blocks, b"\xfe\xff\xff\xff\xff\xff\xff\x7f\x00"]
+    ends = np.cumsum([len(message) for message in messages])
+    starts = ends - [len(message) for message in messages]
+    buffer = view_bytes(b"".join(messages))
+    reason = "a list says it is longer than the value"
+    assert values.check(buffer, starts, ends) == (3, reason)
+    column, _ = values.decode(buffer, starts[:3], ends[:3])
+    assert column.array.to_pylist() == [[{}] * 300, [], [{}] * 3]
+
+
 def test_slices_of_lists_and_structs_with_nulls_are_written_right() -> None:
     item = Schema(
         kind=Kind.STRUCT,
