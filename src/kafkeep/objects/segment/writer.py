@@ -270,8 +270,7 @@ class SegmentWriter:
             current.writer.write(last)
         self._object = None  # only now: if the write fails, abort discards the object
         entry = self._entry(current, end, summary)
-        finish = partial(_finish, current.writer, entry, self._final_metadata(entry))
-        self._uploads.add(finish, size_bytes=entry.size_bytes)
+        self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
         self._start = end
         self._entries.append(entry)
 
