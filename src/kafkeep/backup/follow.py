@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from kafkeep.backup.plan import PlanInput
+from kafkeep.backup.running_cycles import RunningCycles
 from kafkeep.errors import AccessDeniedError, PreflightError, TransientError
 from kafkeep.retry import FOLLOW
 
@@ -29,44 +30,84 @@ class FollowLoop:
     now_ms: Callable[[], int]
     stop: threading.Event
     cycle_slot: AbstractContextManager[None]
-    """A semaphore that each cycle holds, so that jobs share the cores."""
+    """A semaphore for planning and committing, so that jobs share the cores."""
     begin: Callable[[], None]
     """Opens the log again, after a failure that left its state unknown."""
     is_idle: Callable[[], bool]
     observe: Callable[[], PlanInput]
     run_cycle: Callable[[PlanInput], bool]
-    """Runs one cycle and returns True if there may be more to read now."""
+    """Plans a cycle and starts its tasks; returns True if there may be more to read now."""
+    await_cycle: Callable[[], None]
+    """Waits until a cycle has ended, or the next may begin."""
+    commit_ended: Callable[[], bool]
+    """Commits the cycles that have ended; returns whether there were any."""
+    running: RunningCycles
+    """The cycles that run."""
     _refused_at: int | None = field(init=False, default=None)
     _denied_at: int | None = field(init=False, default=None)
     _has_succeeded: bool = field(init=False, default=False)
+    _is_unsure: bool = field(init=False, default=False)
+    """True if the state of the log is unknown."""
+    _failures: int = field(init=False, default=0)
+    """Consecutive failures."""
 
     def run(self) -> bool:
-        """Run cycles until stopped. After a transient failure, continue from the log's state.
+        """Run cycles until stopped, then end those that run.
 
-        Return whether the state of the log is known at the end.
+        After a transient failure, continue from the log's state. Return whether the state of the
+        log is known at the end.
         """
-        unsure, failures = False, 0
         while not self.stop.is_set():
-            busy = False
-            try:
-                if unsure:
-                    self.begin()
-                    unsure = False
-                if not self.is_idle():
-                    with self.cycle_slot:
-                        given = self._observe()
-                        unsure = True  # a failure from here on leaves the state of the log unknown
-                        busy = self.run_cycle(given)
-                unsure, failures = False, 0
-                self._has_succeeded, self._denied_at = True, None
-            except (TransientError, AccessDeniedError) as error:
-                if isinstance(error, AccessDeniedError) and not self._tolerates_denial():
-                    raise
-                failures += 1
-                logger.warning("%s: %s; trying again", self.name, error.message)
+            busy = self._attempt(self._run_cycle)
             if not busy:
-                self.stop.wait(self._wait_s(failures))
-        return not unsure
+                self.running.pause(self._wait_s(self._failures), self.stop)
+        while self.running and not self._is_unsure:
+            self._attempt(self._end_cycle)
+        return not self._is_unsure
+
+    def _attempt(self, step: Callable[[], bool]) -> bool:
+        """Run a step and return what it returns. After a transient failure return False."""
+        try:
+            more = step()
+        except (TransientError, AccessDeniedError) as error:
+            if isinstance(error, AccessDeniedError) and not self._tolerates_denial():
+                raise
+            self._failures += 1
+            logger.warning("%s: %s; trying again", self.name, error.message)
+            return False
+        self._is_unsure, self._failures = False, 0
+        return more
+
+    def _run_cycle(self) -> bool:
+        """Start a cycle if there is something to read, and commit those that have ended.
+
+        Return True if there may be more to read now.
+        """
+        if self._is_unsure:
+            self.begin()
+            self._is_unsure = False
+        ended, more = self._commit_ended(), False
+        if not self.is_idle():
+            with self.cycle_slot:
+                given = self._observe()
+                self._is_unsure = True  # a failure from here on leaves the log's state unknown
+                more = self.run_cycle(given)
+            self.await_cycle()
+        ended = self._commit_ended() or ended
+        if ended or not self.running:
+            self._has_succeeded, self._denied_at = True, None
+        return ended or more
+
+    def _end_cycle(self) -> bool:
+        self.running.wait()
+        return self._commit_ended()
+
+    def _commit_ended(self) -> bool:
+        if not self.running.has_ended():
+            return False
+        self._is_unsure = True
+        with self.cycle_slot:
+            return self.commit_ended()
 
     def _tolerates_denial(self) -> bool:
         """Return True if credentials that are refused now worked less than ``DENIED_MS`` ago."""

@@ -25,9 +25,10 @@ from kafkeep.backup.cluster_snapshot import (
 from kafkeep.backup.cycle_budget import archived_to
 from kafkeep.backup.follow import FollowLoop
 from kafkeep.backup.incarnations import LoggedState, current_epochs, current_groups
-from kafkeep.backup.log_writer import LogWriter, RunTasks
+from kafkeep.backup.log_writer import LogWriter
 from kafkeep.backup.plan import CycleBacklog, CyclePlan, PlanInput, plan_cycle
 from kafkeep.backup.reconcile_reports import WeighedRange
+from kafkeep.backup.running_cycles import MOST_CYCLES, RunningCycle, RunningCycles, RunTasks
 from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.sink_schedule import SinkTiming, late_times
 from kafkeep.backup.start_positions import EARLIEST, first_positions, takeover_note
@@ -40,6 +41,7 @@ from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
+from kafkeep.spark.tasks import OnProgress
 
 SNAPSHOT_MS = 5_000
 """If the last snapshot is younger than this, comparing end offsets is enough."""
@@ -68,16 +70,20 @@ class BackupJob:
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
     on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _snapshot, _plan: None
     """Called with the snapshot and the plan of each cycle before it runs."""
+    on_progress: OnProgress = lambda _done, _tasks: None
     schemas: SchemaKeeper | None = None
     """Archives the schemas of a registry, if there is one."""
     cycle_slot: AbstractContextManager[None] = field(default_factory=nullcontext)
-    """A semaphore that each follow cycle holds, so that jobs share the cores."""
+    """A semaphore for planning and committing, so that jobs share the cores."""
     summary: BackupSummary = field(default_factory=BackupSummary)
     _writer: LogWriter = field(init=False)
+    _running: RunningCycles = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
     _backlog: CycleBacklog = field(init=False, default_factory=CycleBacklog)
     _idle_since: ClusterSnapshot | None = field(init=False, default=None)
     """The last snapshot, if its cycle found nothing to do."""
+    _plan: CyclePlan | None = field(init=False, default=None)
+    """The newest plan. Its settings and group offsets are newer than those of running cycles."""
     _details: ClusterDetails | None = field(init=False, default=None)
     _has_initial_topics: bool = field(init=False, default=False)
     """True once the log holds the topics that existed at the start."""
@@ -106,23 +112,39 @@ class BackupJob:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
         if self.schemas is not None:
             self.schemas.check()
-        self._begin()
-        if self.options.follow:
-            if self._follow_loop().run():
-                self._writer.record_postponed()
-        else:
-            self._once()
+        self._running = RunningCycles(self.run_tasks, self.on_progress, self._most_cycles())
+        try:
+            self._begin()
+            if self.options.follow:
+                if self._follow_loop().run():
+                    self._writer.record_postponed()
+            else:
+                self._once()
+        finally:
+            self._running.close()
         return self.summary.finish(self.log.state)
+
+    def _most_cycles(self) -> int:
+        """Return how many cycles may run at the same time.
+
+        One, if each task gets a share of ``--rate``, if a one-shot sink ends when a cycle closes
+        nothing, or if the bytes depend on the clock: an intent holds one reading.
+        """
+        one = self.options.rate_bytes is not None
+        if self._sink is not None:
+            one = one or not self.options.follow or self._sink.options.partition.uses_clock
+        return 1 if one else MOST_CYCLES
 
     def _begin(self) -> None:
         """Open the log and finish the open intent of an earlier run, if there is one."""
+        self._running.abandon()
+        self._plan = None
         self._writer = LogWriter(
             log=self.open_log(),
             options=self.options,
             sink=self._sink.options if self._sink else None,
             locations=self.locations,
             admin=self.admin,
-            run_tasks=self.run_tasks,
             slots=self.slots,
             now_ms=self.now_ms,
             on_commit=self.on_commit,
@@ -135,7 +157,9 @@ class BackupJob:
             return
         check_intent(self.admin, intent, self.log.state)
         try:
-            self._execute(intent, None)
+            self._start(intent, None)
+            self._running.wait()
+            self._commit_ended()
         except RecordError:
             sink = self.options.sink
             if intent.options.get("sink") == (None if sink is None else sink.texts):
@@ -155,11 +179,19 @@ class BackupJob:
         given = self._observe()
         until = {pid: partition.stable for pid, _, partition in given.iter_partitions()}
         before: Mapping[PartitionId, int] | None = None
-        while self._cycle(given, until) and not self._reached(until) and not self.stop.is_set():
+        while self._cycle(given, until) or self._running:
+            catches_up = self._plan is not None and self._plan.catches_up
+            self._running.wait(slots=self._writer.most_tasks() if catches_up else 0)
+            self._commit_ended()
+            if self._reached(until) or self.stop.is_set():
+                break
             if self.options.keeps_tail and self.log.state.positions == before:
-                return  # the remaining records wait for a rotation rule
+                break  # the remaining records wait for a rotation rule
             before = self.log.state.positions
             given = self._observe()
+        while self._running:
+            self._running.wait()
+            self._commit_ended()
 
     def _reached(self, until: dict[PartitionId, int]) -> bool:
         positions = self.log.state.positions
@@ -175,7 +207,10 @@ class BackupJob:
             begin=self._begin,
             is_idle=self._is_idle,
             observe=self._observe,
-            run_cycle=lambda given: self._cycle(given, None),
+            run_cycle=self._follow_cycle,
+            await_cycle=lambda: self._running.wait(slots=self._writer.most_tasks()),
+            commit_ended=self._commit_ended,
+            running=self._running,
         )
 
     def _is_idle(self) -> bool:
@@ -191,50 +226,68 @@ class BackupJob:
         if self.log.state.intent is not None or not is_unchanged(self.admin, last):
             return False
         given = PlanInput.of(replace(last, at_ms=now), LoggedState.of(self.log.state))
-        return not self._plan(given, None, ()).stretches
+        return not self._plan_next(given).stretches
+
+    def _follow_cycle(self, given: PlanInput) -> bool:
+        """Start a cycle; return True if more is due than it reads."""
+        return self._cycle(given, None) and self._plan is not None and self._plan.catches_up
 
     def _cycle(self, given: PlanInput, until: dict[PartitionId, int] | None) -> bool:
-        """Plan and run one cycle; return True if there may be more to read now.
+        """Plan a cycle and start its tasks; return False if there is nothing to read.
 
         A following job that was asked to stop starts no cycle. Later records belong to the next
         run, which may have other options.
         """
         if self.options.follow and self.stop.is_set():
             return False
-        intent = self.log.state.intent
-        left_over = intent.ranges if intent else ()
+        intent, running = self.log.state.intent, self._running.ranges
+        left_over = tuple(r for r in intent.ranges if r not in running) if intent else ()
         starts, note = self._starts(given)
-        plan = self._plan(given, until, left_over, starts)
+        plan = self._plan_next(given, until, intent, left_over, starts)
         snapshot = given.snapshot
         if plan.stretches and _has_stale_details(snapshot):
             self._details = None
             return self._cycle(self._observe(), until)
         schemas = self._keep_schemas(plan)
-        self._backlog.since = dict(plan.waiting)
+        self._backlog.note_waiting(plan.waiting, self._running.partitions)
         self.summary.note_snapshot(snapshot, plan)
         self.on_snapshot(snapshot, plan)
+        self._plan = plan
         if not plan.stretches and not left_over:
             self._writer.record_metadata(plan, note, schemas)
             self._has_initial_topics, self._idle_since = True, snapshot
             return False
         self._idle_since = None
-        intent, weights = self._writer.intend(plan, left_over, note, schemas)
+        part, weights = self._writer.intend(plan, left_over, note, schemas)
         self._has_initial_topics = True
-        self._execute(intent, plan, weights)
+        self._start(part, plan, weights)
         return True
 
-    def _execute(
+    def _start(
         self, intent: Intent, plan: CyclePlan | None, weights: tuple[WeighedRange, ...] = ()
     ) -> None:
-        """Run an intent, note the tails that stay in Kafka, and commit the stored objects."""
-        result = self._writer.run(intent, weights)
+        """Start the tasks of a part of the open intent."""
+        bundles = self._writer.bundles(intent, weights, tasks_left=self._running.tasks_left)
+        self.summary.cycles += 1
+        self._running.start(intent, plan, bundles, self._writer.describe(bundles))
+
+    def _commit_ended(self) -> bool:
+        """Commit the cycles that have ended; return whether there were any."""
+        ended = self._running.take_ended()
+        for cycle in ended:
+            self._commit(cycle)
+        return bool(ended)
+
+    def _commit(self, cycle: RunningCycle) -> None:
+        """Commit the objects of a cycle, and note the tails that stay in Kafka."""
+        result = self._writer.reconcile(cycle)
         positions = self.log.state.positions
         moved = {pid for pid, at in result.positions.items() if at != positions.get(pid)}
-        behind = plan.behind if plan is not None else frozenset()
-        self._backlog.note_read(intent, result.tails, moved, behind)
+        behind = cycle.plan.behind if cycle.plan is not None else frozenset()
+        self._backlog.note_read(cycle.intent, result.tails, moved, behind)
         if self._sink is None:
             self._backlog.archived |= archived_to(result.entries)
-        self._writer.record(intent, result, plan)
+        self._writer.record(cycle.intent, result, self._plan)
 
     def _keep_schemas(self, plan: CyclePlan) -> str:
         if self.schemas is None:
@@ -242,20 +295,22 @@ class BackupJob:
         known = self.log.state.schemas
         return self.schemas.keep(known, self.now_ms(), records=bool(plan.stretches))
 
-    def _plan(
+    def _plan_next(
         self,
         given: PlanInput,
-        until: dict[PartitionId, int] | None,
-        left_over: tuple[PlannedRange, ...],
+        until: dict[PartitionId, int] | None = None,
+        intent: Intent | None = None,
+        left_over: tuple[PlannedRange, ...] = (),
         starts: Mapping[PartitionId, int] | None = None,
     ) -> CyclePlan:
+        """Plan a cycle of partitions that are not in the open intent, beside what it left over."""
         return plan_cycle(
             given,
             self.options,
             self._backlog,
             sink=self._sink,
             until=until,
-            skip={planned.partition_id for planned in left_over},
+            skip={planned.partition_id for planned in intent.ranges} if intent else frozenset(),
             starts=starts,
             slots=1 if self._sink else self._writer.task_slots(),
             reserved_bytes=sum(w.est_bytes for w in self._writer.weigh(left_over)),

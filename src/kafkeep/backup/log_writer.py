@@ -25,8 +25,9 @@ from kafkeep.backup.reconcile_reports import (
     split_stretches,
     weigh_ranges,
 )
+from kafkeep.backup.running_cycles import RunningCycle
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport
 from kafkeep.errors import RecordError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.objects.segment.writer import SegmentIntent
@@ -36,7 +37,6 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.units import count_of, format_size
 from kafkeep.pace import share_of_rate
-from kafkeep.spark.tasks import TaskRow
 
 METADATA_MS = 60_000
 """While a backup catches up, group offsets and the ends of partitions that it does not read are
@@ -44,7 +44,6 @@ committed this often. They change in all partitions, while a cycle reads a few."
 FEW_OFFSETS = 1_000
 """While following, groups that have moved by up to so many offsets are committed with each cycle.
 Larger ones are committed once a minute and at the end: a group is written whole."""
-RunTasks = Callable[..., list[TaskRow]]
 logger = logging.getLogger(__name__)
 
 
@@ -57,7 +56,6 @@ class LogWriter:
     sink: SinkOptions | None
     locations: Locations
     admin: Admin
-    run_tasks: RunTasks
     slots: Callable[[], int]
     now_ms: Callable[[], int]
     on_commit: Callable[[Commit, BackupSummary], None]
@@ -81,14 +79,19 @@ class LogWriter:
         note: str = "",
         schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
-        """Commit the plan as an intent, before the first byte of it is written."""
+        """Commit the plan as a part of the open intent, before the first byte of it is written.
+
+        Return that part. Ranges of the open intent that are not in ``left_over`` are being
+        archived: they stay in the intent.
+        """
+        running = self._open_without(left_over)
         weighed = self.weigh(left_over) + split_stretches(
             plan.stretches,
             tasks=self.task_slots() * RANGES_PER_SLOT,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
-            segment_bytes=self._whole_segments(plan),
+            segment_bytes=self._whole_segments(plan, beside=len(running) > 0),
         )
-        self._ratios = {
+        self._ratios |= {
             w.planned.partition_id: w.est_bytes / max(1, len(w.planned.range)) for w in weighed
         }
         weighed = [replace(w, planned=self.state.planned(w.planned)) for w in weighed]
@@ -102,7 +105,7 @@ class LogWriter:
                 topics=plan.topics,
                 gaps=plan.gaps,
                 positions=plan.positions,
-                intent=intent,
+                intent=replace(intent, ranges=running + intent.ranges),
                 closes_intent=self.state.intent is not None,
                 schemas=schemas,
                 note=note,
@@ -114,21 +117,18 @@ class LogWriter:
         """Estimate the size of ranges that the last intent left over."""
         return weigh_ranges(left_over, self._ratios)
 
-    def run(self, intent: Intent, weights: tuple[WeighedRange, ...] = ()) -> Reconciliation:
-        """Run the tasks of an intent and reconcile their reports with it; commit nothing.
+    def reconcile(self, cycle: RunningCycle) -> Reconciliation:
+        """Reconcile the reports of a cycle that has ended with its intent; commit nothing.
 
         Raise GapError under ``--on-gap fail``. The intent then stays open for the next run.
         """
-        weights = weights or tuple(self.weigh(intent.ranges))
-        bundles = self._bundles(intent, weights)
-        self.summary.cycles += 1
+        intent = cycle.intent
         try:
-            rows = self.run_tasks(
-                bundles, archive_bundle, label="backup", description=self._description(weights)
-            )
+            rows = cycle.rows.result()
         except RecordError as error:
             # Close the intent without its results, so that the next run may use other options.
-            self.commit(Changes(closes_intent=True, note=f"given up: {error.message}"))
+            note = f"given up: {error.message}"
+            self.commit(Changes(intent=self._rest_of(intent), closes_intent=True, note=note))
             raise
         entries: dict[int, list[Entry]] = {}
         reports: dict[int, RangeReport] = {}
@@ -163,7 +163,7 @@ class LogWriter:
             },
             gaps=result.gaps,
             topics=self._deleted_topics(result.gone),
-            intent=replace(intent, ranges=result.left_over) if result.left_over else None,
+            intent=self._rest_of(intent, result.left_over),
             closes_intent=True,
         )
         if plan is not None:
@@ -205,6 +205,16 @@ class LogWriter:
         self.summary.count(changes)
         self.on_commit(commit, self.summary)
 
+    def _rest_of(self, intent: Intent, left_over: tuple[PlannedRange, ...] = ()) -> Intent | None:
+        """Return the open intent without the part ``intent``, but with what that left over."""
+        rest = self._open_without(intent.ranges) + left_over
+        return replace(self.state.intent or intent, ranges=rest) if rest else None
+
+    def _open_without(self, ranges: Iterable[PlannedRange]) -> tuple[PlannedRange, ...]:
+        """Return the ranges of the open intent, but for some."""
+        intent, without = self.state.intent, set(ranges)
+        return tuple(r for r in intent.ranges if r not in without) if intent else ()
+
     def _recreated(self, topics: tuple[TopicInfo, ...]) -> list[TopicInfo]:
         """Return the topics that replace another topic of the same name in the log."""
         latest = LoggedState.of(self.state).latest if topics else {}
@@ -216,10 +226,15 @@ class LogWriter:
             and info.topic_id != latest[info.topic].topic_id
         ]
 
-    def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
+    def bundles(
+        self, intent: Intent, weights: tuple[WeighedRange, ...] = (), *, tasks_left: int = 0
+    ) -> list[BackupBundle]:
+        """Return the work of each task of a cycle, beside the ``tasks_left`` of earlier cycles."""
+        weights = weights or tuple(self.weigh(intent.ranges))
         slots = self.task_slots()
         count = count_bundles(sum(w.est_bytes for w in weights), slots)
-        count = min(count, self.options.tasks_max or count)
+        if self.options.tasks_max:
+            count = min(count, max(1, self.options.tasks_max - tasks_left))
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         write = _parse_intent(intent, self.options)
@@ -249,9 +264,11 @@ class LogWriter:
             for members in packed
         ]
 
-    def _description(self, weights: Sequence[WeighedRange]) -> str:
-        partitions = {weighed.planned.partition_id for weighed in weights}
-        size = format_size(sum(weighed.est_bytes for weighed in weights))
+    def describe(self, bundles: Sequence[BackupBundle]) -> str:
+        """Return what Spark's pages show for the tasks of a cycle."""
+        ranges = [item for bundle in bundles for item in bundle.ranges]
+        partitions = {item.planned.partition_id for item in ranges}
+        size = format_size(sum(item.est_bytes for item in ranges))
         return (
             f"backup {self.options.called}, cycle {self.summary.cycles}: "
             f"{count_of(len(partitions), 'partition')}, {size}"
@@ -260,6 +277,11 @@ class LogWriter:
     def task_slots(self) -> int:
         """Return how many tasks run at once now, or as many as ``--tasks`` says."""
         return self.options.tasks or self.slots()
+
+    def most_tasks(self) -> int:
+        """Return how many tasks of this job run at once now."""
+        slots = self.task_slots()
+        return min(slots, self.options.tasks_max or slots)
 
     def _with_metadata(
         self, changes: Changes, plan: CyclePlan, positions: Mapping[PartitionId, int]
@@ -305,12 +327,13 @@ class LogWriter:
             and (key[0] not in there or there[key[0]].topic_id != known[key].topic_id)
         )
 
-    def _whole_segments(self, plan: CyclePlan) -> int | None:
+    def _whole_segments(self, plan: CyclePlan, *, beside: bool) -> int | None:
         """Return the size of segments if only whole ones are read; None if the end is near.
 
-        A one-shot backup then reads in smaller ranges, so that no core is idle.
+        A one-shot backup then reads in smaller ranges, so that no core is idle. ``beside`` other
+        cycles, whose partitions are not in the plan, the end is not near.
         """
-        if self.sink is not None or not (plan.catches_up or self.options.follow):
+        if self.sink is not None or not (plan.catches_up or self.options.follow or beside):
             return None
         return self.options.segment_bytes
 

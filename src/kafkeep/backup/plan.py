@@ -67,6 +67,13 @@ class CycleBacklog:
     archived: dict[PartitionId, ArchivedTo] = field(default_factory=dict)
     """What the newest objects of each partition say about the records after them."""
 
+    def note_waiting(
+        self, waiting: Mapping[PartitionId, int], running: Set[PartitionId] = frozenset()
+    ) -> None:
+        """Replace the times since when records wait, but for partitions that are being archived."""
+        kept = {pid: since for pid, since in self.since.items() if pid in running}
+        self.since = {**kept, **waiting}
+
     def note_read(
         self,
         intent: Intent,

@@ -85,12 +85,13 @@ def run_backup(
             open_log=partial(
                 CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms
             ),
-            run_tasks=partial(started_spark.run_tasks, on_progress=on_progress),
+            run_tasks=started_spark.for_threads(),
             slots=started_spark.slots,
             now_ms=now_ms,
             stop=stop or threading.Event(),
             first=snapshot,
             on_commit=on_commit or (lambda _commit, _summary: None),
+            on_progress=on_progress or (lambda _done, _tasks: None),
             schemas=schema_keeper(options, store),
         )
         summary = job.run()

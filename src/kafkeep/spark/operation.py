@@ -7,6 +7,7 @@ operations of a thread have a tag.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,11 +31,13 @@ def watch_operation(
     count: int,
     on_progress: Callable[[int, int], None] | None,
     stop: threading.Event | None,
+    abandoned: threading.Event | None,
 ) -> Iterator[None]:
     """Run the body's operation under a tag; cancel it when the body is interrupted.
 
-    It is cancelled as well when it has not ended some seconds after ``stop`` was set. A second tag
-    describes the operation: a server describes its jobs itself, by the first bytes of the request.
+    It is cancelled as well once ``abandoned`` is set, and when it has not ended some seconds after
+    ``stop`` was set. A second tag describes the operation: a server describes its jobs itself, by
+    the first bytes of the request.
     """
     tag = f"kafkeep-{uuid.uuid4().hex}"
     done = threading.Event()
@@ -46,8 +49,7 @@ def watch_operation(
         session.addTag(each)
     if report is not None:
         session.registerProgressHandler(report)
-    if stop is not None:
-        cancel_late(partial(session.interruptTag, tag), stop, done)
+    cancel_when(partial(session.interruptTag, tag), done, stop=stop, abandoned=abandoned)
     try:
         yield
         if on_progress is not None:
@@ -79,14 +81,28 @@ class _Progress:
             self._on_progress(max(stage.num_completed_tasks for stage in mine), self._count)
 
 
-def cancel_late(cancel: Callable[[], object], stop: threading.Event, done: threading.Event) -> None:
-    """Start a thread that calls ``cancel`` if ``done`` is not set some seconds after ``stop``."""
+def cancel_when(
+    cancel: Callable[[], object],
+    done: threading.Event,
+    *,
+    stop: threading.Event | None,
+    abandoned: threading.Event | None,
+) -> None:
+    """Call ``cancel`` once ``abandoned`` is set, or if ``done`` is not set soon after ``stop``.
+
+    A thread watches the events, if there are any.
+    """
 
     def watch() -> None:
+        cancel_at = None
         while not done.wait(_POLL_SECONDS):
-            if stop.is_set() and not done.wait(CANCEL_AFTER_S):
+            if cancel_at is None and stop is not None and stop.is_set():
+                cancel_at = time.monotonic() + CANCEL_AFTER_S
+            is_late = cancel_at is not None and time.monotonic() >= cancel_at
+            if is_late or (abandoned is not None and abandoned.is_set()):
                 with suppress(Exception):  # what is gone runs nothing
                     cancel()
                 return
 
-    threading.Thread(target=watch, daemon=True).start()
+    if stop is not None or abandoned is not None:
+        threading.Thread(target=watch, daemon=True).start()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,7 +38,7 @@ from kafkeep.spark.failure import (
     is_ended_application,
 )
 from kafkeep.spark.internals import classic
-from kafkeep.spark.operation import cancel_late, watch_operation
+from kafkeep.spark.operation import cancel_when, watch_operation
 from kafkeep.spark.resident.claim import SessionClaim
 from kafkeep.spark.resident.environment import CommandEnvironment, RunInEnvironment
 from kafkeep.spark.session import Session, context_of, has_stopped, why_stopped
@@ -54,7 +55,8 @@ _DESCRIBING = threading.Lock()
 else in the process. One after the other they take no longer, and leave it free."""
 OnProgress = Callable[[int, int], None]
 """Called with the tasks done and their total, from a thread of its own."""
-_POLL_SECONDS = 0.2
+_POLL_S = 0.2
+_LONGEST_POLL_S = 2.0
 _POOL = "spark.scheduler.pool"
 _GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
@@ -112,6 +114,13 @@ class TaskRunner:
         work = _FirstWork(tuple(preload), first)
         self.run_tasks([work] * running_slots(self.driver), _prepare_worker, label=label)
 
+    def for_threads(self) -> Callable[..., list[TaskRow]]:
+        """Return ``run_tasks`` for other threads, with the properties that this one has set."""
+        context = context_of(self.driver)
+        if context is None:
+            return self.run_tasks
+        return classic.inherit_properties(context, self.run_tasks)
+
     def run_tasks(
         self,
         bundles: Sequence[T],
@@ -122,6 +131,7 @@ class TaskRunner:
         pool: str | None = None,
         on_progress: OnProgress | None = None,
         stop: threading.Event | None = None,
+        abandoned: threading.Event | None = None,
     ) -> list[TaskRow]:
         """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
 
@@ -131,8 +141,8 @@ class TaskRunner:
         TransientError or something unexpected. Its effects must tolerate that. The rows returned
         are those of one whole attempt. Any other KafkeepError ends the run at once with the same
         error here, the first by bundle. When Spark gives up on a bundle, TransientError (or
-        KafkeepError) says why in a sentence. Ctrl-C cancels the job, and so does ``stop`` when
-        tasks have not ended some seconds later.
+        KafkeepError) says why in a sentence. Ctrl-C and ``abandoned`` cancel the job, and so does
+        ``stop`` when tasks have not ended some seconds later.
         """
         if not bundles:
             return []
@@ -143,6 +153,7 @@ class TaskRunner:
                 pool=pool,
                 on_progress=on_progress,
                 stop=stop,
+                abandoned=abandoned,
             )
         except KeyboardInterrupt:
             raise
@@ -163,6 +174,7 @@ class TaskRunner:
         pool: str | None,
         on_progress: OnProgress | None,
         stop: threading.Event | None,
+        abandoned: threading.Event | None,
     ) -> Sequence[_Reported]:
         context = context_of(self.driver)
         if context is None:  # Connect has tags instead of job groups, and no pools
@@ -175,6 +187,7 @@ class TaskRunner:
                 count=len(bundles),
                 on_progress=on_progress,
                 stop=stop,
+                abandoned=abandoned,
             ):
                 return _collect_frame(self.session, bundles, run)
         with watch_job(
@@ -185,6 +198,7 @@ class TaskRunner:
             count=len(bundles),
             on_progress=on_progress,
             stop=stop,
+            abandoned=abandoned,
         ):
             return _collect_rdd(context, bundles, task)
 
@@ -218,11 +232,12 @@ def watch_job(
     count: int,
     on_progress: OnProgress | None,
     stop: threading.Event | None = None,
+    abandoned: threading.Event | None = None,
 ) -> Iterator[None]:
     """Run the body's job under a group of its own; cancel it when the body is interrupted.
 
-    It is cancelled as well when it has not ended some seconds after ``stop`` was set. The caller's
-    own job group and pool are put back afterwards.
+    It is cancelled as well once ``abandoned`` is set, and when it has not ended some seconds after
+    ``stop`` was set. The caller's own job group and pool are put back afterwards.
     """
     before = {key: context.getLocalProperty(key) for key in (*_GROUP_KEYS, _POOL)}
     context.setJobGroup(group, description, interruptOnCancel=True)
@@ -235,8 +250,7 @@ def watch_job(
             target=_poll, args=(context, group, count, on_progress, done), daemon=True
         )
         watcher.start()
-    if stop is not None:
-        cancel_late(partial(context.cancelJobGroup, group), stop, done)
+    cancel_when(partial(context.cancelJobGroup, group), done, stop=stop, abandoned=abandoned)
     try:
         yield
         if on_progress is not None and watcher is not None:
@@ -337,8 +351,9 @@ def _poll(
     done: threading.Event,
 ) -> None:
     tracker = context.statusTracker()
-    reported = -1
-    while not done.wait(_POLL_SECONDS):
+    reported, began = -1, time.monotonic()
+    # Rarer for a long job: fifty connectors that catch up would keep the driver busy with polls.
+    while not done.wait(min(_LONGEST_POLL_S, max(_POLL_S, (time.monotonic() - began) / 10))):
         with suppress(Exception):  # a figure less is no reason to fail
             finished = 0
             for job in tracker.getJobIdsForGroup(group):

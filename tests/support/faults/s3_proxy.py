@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import threading
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -68,7 +69,14 @@ class Flip:
     position: int = 0
 
 
-Fault = Delay | Reset | Answer | Lose | Replace | Truncate | Flip
+@dataclass(frozen=True)
+class Hold:
+    """Forward when the event is set; the server sees nothing before."""
+
+    event: threading.Event
+
+
+Fault = Delay | Hold | Reset | Answer | Lose | Replace | Truncate | Flip
 
 
 @dataclass
@@ -132,6 +140,8 @@ class FaultProxy(OnThread):
         fault = next((rule.fault for rule in self.rules if rule.take(method, path)), None)
         if isinstance(fault, Reset):
             return _break(writer)
+        while isinstance(fault, Hold) and not fault.event.is_set():
+            await asyncio.sleep(0.02)
         if isinstance(fault, Answer):
             answer = _error(method, fault.status, fault.code)
         else:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pytest
 from tests.support.log_writers import writer_of
 
 from kafkeep.archive.commit import Changes, Intent, LogSpan, PlannedRange, TopicInfo
@@ -13,8 +11,6 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.log_writer import FEW_OFFSETS, METADATA_MS
 from kafkeep.backup.plan import CyclePlan
-from kafkeep.backup.task import BackupBundle
-from kafkeep.errors import TransientError
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.backup import BackupOptions
 from kafkeep.store.memory import MemoryStore
@@ -29,16 +25,10 @@ TOPIC = TopicInfo(
 
 
 def test_remaining_ranges_go_to_all_slots() -> None:
-    given: list[BackupBundle] = []
-
-    def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:
-        given.extend(bundles)
-        raise TransientError("seen enough")
-
     store = MemoryStore()
     options = BackupOptions(topics=("t",))
     log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
-    writer = writer_of(log, options, run_tasks, slots=4)
+    writer = writer_of(log, options, slots=4)
     left_over = tuple(
         PlannedRange(
             partition_id=PartitionId("t", 1, number),
@@ -48,19 +38,12 @@ def test_remaining_ranges_go_to_all_slots() -> None:
         for number in range(8)
     )
     intent, weights = writer.intend(NOTHING_NEW, left_over)
-    with pytest.raises(TransientError):
-        writer.run(intent, weights)
-    assert [len(bundle.ranges) for bundle in given] == [2, 2, 2, 2]
+    bundles = writer.bundles(intent, weights)
+    assert [len(bundle.ranges) for bundle in bundles] == [2, 2, 2, 2]
 
 
 def test_each_cycle_asks_how_many_tasks_run_at_once_unless_the_options_say() -> None:
-    made: list[int] = []
     slots = iter([2, 4])
-
-    def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:
-        made.append(len(bundles))
-        raise TransientError("seen enough")
-
     ranges = tuple(
         PlannedRange(
             partition_id=PartitionId("t", 1, number),
@@ -72,21 +55,17 @@ def test_each_cycle_asks_how_many_tasks_run_at_once_unless_the_options_say() -> 
     written_as = SegmentIntent(segment_bytes=1, keeps_aborted=False).to_json()
     intent = Intent(ranges=ranges, options=written_as, at_ms=0)
     log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
-    writer = writer_of(log, BackupOptions(topics=("t",)), run_tasks, slots=0)
+    writer = writer_of(log, BackupOptions(topics=("t",)), slots=0)
     writer.slots = lambda: next(slots)
-    for _cycle in range(2):
-        with pytest.raises(TransientError):
-            writer.run(intent)
+    made = [len(writer.bundles(intent)) for _cycle in range(2)]
     writer.options = replace(writer.options, tasks=8)
-    with pytest.raises(TransientError):
-        writer.run(intent)
-    assert made == [2, 4, 8]
+    assert [*made, len(writer.bundles(intent))] == [2, 4, 8]
 
 
 def test_while_catching_up_a_commit_holds_what_it_read_and_all_metadata_once_a_minute() -> None:
     clock = [1_000_000]
     log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
-    writer = writer_of(log, BackupOptions(topics=("t",)), lambda *_, **__: [], slots=2)
+    writer = writer_of(log, BackupOptions(topics=("t",)), slots=2)
     writer.now_ms = lambda: clock[0]
     ids = [PartitionId("t", 1, number) for number in range(5)]
 
@@ -118,7 +97,7 @@ def test_while_catching_up_a_commit_holds_what_it_read_and_all_metadata_once_a_m
 def test_following_commits_a_large_group_once_a_minute_and_at_the_end() -> None:
     clock = [1_000_000]
     log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)
-    writer = writer_of(log, BackupOptions(topics=("t",), follow=True), lambda *_, **__: [], slots=2)
+    writer = writer_of(log, BackupOptions(topics=("t",), follow=True), slots=2)
     writer.now_ms = lambda: clock[0]
     ids = [PartitionId("t", 1, number) for number in range(FEW_OFFSETS + 1)]
 

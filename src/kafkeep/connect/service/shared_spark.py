@@ -54,6 +54,7 @@ class SharedSpark:
         pool: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         stop: threading.Event | None = None,
+        abandoned: threading.Event | None = None,
     ) -> list[Any]:
         """Run ``task`` on each bundle: see ``spark.tasks.run_tasks``. No bundles, no session."""
         if not bundles:
@@ -68,6 +69,7 @@ class SharedSpark:
                     pool=pool,
                     on_progress=on_progress,
                     stop=stop,
+                    abandoned=abandoned,
                 )
             )
         except Exception as error:

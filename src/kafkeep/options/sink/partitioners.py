@@ -231,6 +231,11 @@ class PartitionOptions:
         return self.timestamp_extractor or ("Wallclock" if self.is_time_based else "Record")
 
     @property
+    def uses_clock(self) -> bool:
+        """True if directories depend on when a record is archived."""
+        return self.extractor == "Wallclock"
+
+    @property
     def pattern(self) -> str:
         """The Joda pattern in effect."""
         fixed = {"daily": DAILY_PATH, "hourly": HOURLY_PATH}

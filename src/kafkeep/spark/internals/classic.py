@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def active_context() -> SparkContext | None:
@@ -53,6 +57,25 @@ def count_executors(context: SparkContext) -> int:
     with suppress(Exception):
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
     return 0
+
+
+def inherit_properties(context: SparkContext, work: Callable[P, R]) -> Callable[P, R]:
+    """Return ``work`` for other threads: there it takes over this thread's properties.
+
+    They are the job group and the pool that the caller of a job has set. Each Python thread has a
+    JVM thread with properties of its own.
+    """
+    try:
+        properties = context._jsc.sc().getLocalProperties().clone()
+    except (AttributeError, TypeError, Py4JError):
+        return work
+
+    @wraps(work)
+    def run(*given: P.args, **named: P.kwargs) -> R:
+        context._jsc.sc().setLocalProperties(properties)
+        return work(*given, **named)
+
+    return run
 
 
 def silence_accumulators(context: SparkContext) -> None:
