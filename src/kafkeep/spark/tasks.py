@@ -239,6 +239,7 @@ def watch_job(
     It is cancelled as well once ``abandoned`` is set, and when it has not ended some seconds after
     ``stop`` was set. The caller's own job group and pool are put back afterwards.
     """
+    classic.let_interrupts_through()
     before = {key: context.getLocalProperty(key) for key in (*_GROUP_KEYS, _POOL)}
     context.setJobGroup(group, description, interruptOnCancel=True)
     if pool is not None:

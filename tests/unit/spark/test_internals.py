@@ -3,12 +3,14 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kafkeep
-from kafkeep.spark.internals import workers
+from kafkeep.spark.internals import classic, workers
 
 SOURCE = Path(kafkeep.__file__).parent
 PRIVATE = {"_accumulatorServer", "_active_spark_context", "_explain_string", "_instantiatedSession"}
@@ -51,3 +53,35 @@ def test_the_daemon_runs_as_a_module_when_pyspark_lacks_its_function(
     monkeypatch.setattr(runpy, "run_module", lambda name, run_name: ran.append((name, run_name)))
     workers.run_daemon()
     assert ran == [("pyspark.daemon", "__main__")]
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Put the handler of Ctrl-C back."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_interrupts_also_when_the_handler_of_pyspark_fails() -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("reentrant call")
+
+    fail.__qualname__ = "SparkContext._do_init.<locals>.signal_handler"
+    signal.signal(signal.SIGINT, fail)
+    classic.let_interrupts_through()
+    ours = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    classic.let_interrupts_through()
+    assert signal.getsignal(signal.SIGINT) is ours
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_handler_of_ctrl_c_that_is_not_of_pyspark_stays() -> None:
+    def theirs(*_: object) -> None: ...
+
+    signal.signal(signal.SIGINT, theirs)
+    classic.let_interrupts_through()
+    assert signal.getsignal(signal.SIGINT) is theirs

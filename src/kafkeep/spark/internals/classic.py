@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -87,6 +89,29 @@ def silence_accumulators(context: SparkContext) -> None:
 
 def _ignore(*_: object) -> None:
     pass
+
+
+def let_interrupts_through() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt in this thread, if it is the main one.
+
+    PySpark's handler asks the JVM to cancel all jobs. That fails while this thread reads an answer,
+    and before 4.2 the failure took the place of the interrupt: the job's tasks continued.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    ask = signal.getsignal(signal.SIGINT)
+    if not callable(ask) or getattr(ask, "__qualname__", "") != _PYSPARK_HANDLER:
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        with suppress(Exception):
+            ask(number, frame)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
+_PYSPARK_HANDLER = "SparkContext._do_init.<locals>.signal_handler"
 
 
 def launch_logged_jvm(conf: SparkConf, log: Path) -> bool:
