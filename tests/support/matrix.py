@@ -1,8 +1,8 @@
 """``make test-matrix``: run the core suite on releases of Kafka, Spark, Java and Python.
 
 ``python -m tests.support.matrix kafka-2.8.2 spark-3.5`` runs two of them; without names, all. Each
-release of Spark has an environment of its own, with the newest patch that resolves. So has each
-release of Python, if this machine has its interpreter.
+release of Spark, with the newest patch that resolves, lies over the environment that runs this.
+Each other release of Python has an environment of its own, if this machine has its interpreter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -21,13 +22,14 @@ from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
 from kafkeep.dev import downloads
-from kafkeep.dev.kafka_version import KafkaVersion
+from kafkeep.dev.kafka_version import DEFAULT_KAFKA, KafkaVersion
+from kafkeep.options.spark import java_version, require_java
 
 ROOT = Path(__file__).parents[2]
 KAFKA = ("2.8.2", "3.3.2", "3.9.1", "4.1.0", "newest")
 SPARK = ("3.5", "4.0", "4.1", "4.2", "4.3")
-JAVA = ("21", "25")
-PYTHON = ("3.12", "3.13")
+JAVA = ("17", "21", "25")
+PYTHON = ("3.11", "3.12", "3.13")
 KAFKA_SUITES = [
     "client",
     "records",
@@ -48,6 +50,7 @@ SUITES = {
     "java": JAVA_SUITES,
     "python": PYTHON_SUITES,
 }
+DEFAULT_PYTHON = "{}.{}".format(*sys.version_info)
 PASSED, FAILED, SKIPPED, REFUSED = OUTCOMES = ("passed", "failed", "skipped", "refused")
 REFUSAL = "refused: "
 """How the reason of a skipped test begins whose feature kafkeep refuses by name on a release."""
@@ -74,7 +77,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name} …", flush=True)
         rows.append(run(name, options.folder, options.suites))
         print(format_row_notes(rows[-1]), end="", flush=True)
-    print("\n" + format_table(rows))
+    print(f"\n{format_table(rows)}\n{format_defaults()}")
     return 1 if any(row.has_failed for row in rows) else 0
 
 
@@ -109,14 +112,15 @@ def run(name: str, folder: Path, only: Collection[str] = ()) -> Row:
     if kind == "kafka":
         version = env["KAFKEEP_TEST_KAFKA"] = newest_kafka() if version == "newest" else version
     elif kind == "spark":
-        python = environment(name, folder, Path(sys.executable), spark=version)
+        python = spark_environment(name, folder, version)
         version = installed_spark(python)
     elif kind == "python":
-        found = find_python(version)
-        if found is None:
-            row.notes[f"skipped: Python {version} is not here"] += 1
-            return row
-        python = environment(name, folder, found)
+        if version != DEFAULT_PYTHON:
+            found = find_python(version)
+            if found is None:
+                row.notes[f"skipped: Python {version} is not here"] += 1
+                return row
+            python = python_environment(name, folder, found)
     else:
         env["JAVA_HOME"] = str(java_home(version, folder))
     row.name = f"{kind.title()} {version}"
@@ -134,26 +138,44 @@ def newest_kafka() -> str:
     return str(KafkaVersion.parse(jar.stem.removeprefix("kafka_2.13-")))
 
 
-def environment(name: str, folder: Path, creator: Path, *, spark: str | None = None) -> Path:
-    """Return the interpreter of an environment, which is made when it is not there.
+def spark_environment(name: str, folder: Path, version: str) -> Path:
+    """Return the interpreter of an environment with a release of Spark, made if it is not there.
 
-    ``creator`` is the Python to make it with; ``spark`` a release other than the pinned one.
+    Everything else comes from the environment that runs this: only Spark has to be installed.
     """
     home = folder / name
     python, stamp = home / "bin" / "python", home / ".installed"
+    base = sysconfig.get_path("purelib")
     pins = (ROOT / "constraints.txt").read_text().splitlines()
-    if spark is not None:
-        pins = [line for line in pins if not line.startswith(("pyspark==", "py4j=="))]
-    wanted = "\n".join([*pins, (ROOT / "pyproject.toml").read_text()])
+    pins = [line for line in pins if not line.startswith(("pyspark==", "py4j=="))]
+    wanted = "\n".join([base, *pins, (ROOT / "pyproject.toml").read_text()])
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
-    if not python.is_file():
-        subprocess.run([creator, "-m", "venv", str(home)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", home], check=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    # It is searched after the folder of this environment, and its editable packages are found.
+    (site / "base.pth").write_text(f"import site; site.addsitedir({base!r})\n")
     constraints = home / "constraints.txt"
     constraints.write_text("\n".join(pins) + "\n")
-    what = ["--constraint", str(constraints), "--editable", f"{ROOT}[test]"]
-    what += [f"pyspark=={spark}.*"] if spark is not None else []
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *what], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    newest = ["--upgrade", f"pyspark=={version}.*"]
+    subprocess.run([*pip, "--constraint", constraints, *newest], check=True)
+    stamp.write_text(wanted)
+    return python
+
+
+def python_environment(name: str, folder: Path, creator: Path) -> Path:
+    """Return the interpreter of an environment of another Python, made if it is not there."""
+    home = folder / name
+    python, stamp = home / "bin" / "python", home / ".installed"
+    constraints = ROOT / "constraints.txt"
+    wanted = constraints.read_text() + (ROOT / "pyproject.toml").read_text()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    subprocess.run([creator, "-m", "venv", "--clear", home], check=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", constraints]
+    subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)
+    subprocess.run([python, "-m", "kafkeep.objects.compile_kernels"], check=True)
     stamp.write_text(wanted)
     return python
 
@@ -201,12 +223,15 @@ def run_tests(
     command = [str(python), "-m", "pytest", "tests/integration", "-m", f"({chosen}) and not slow"]
     command += ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
     command += ["-p", "no:cacheprovider", f"--junitxml={report}"]
+    # Beside another release of Spark lie its own commands, but not those of everything else.
+    search = [str(python.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    env = {"PYSPARK_PYTHON": str(python), "PATH": os.pathsep.join(search), **env}
     began = time.monotonic()
     with log.open("w") as output:
         ended = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYSPARK_PYTHON": str(python), **env},
+            env={**os.environ, **env},
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
@@ -264,6 +289,13 @@ def format_table(rows: list[Row]) -> str:
         for line in lines
     ]
     return "\n".join(["/".join(OUTCOMES) + ", and the seconds of each suite", *table])
+
+
+def format_defaults() -> str:
+    """Return the releases that a row has unless it names others."""
+    parts = [f"Kafka {DEFAULT_KAFKA}", f"Spark {installed_spark(Path(sys.executable))}"]
+    parts += [f"Java {java_version(require_java())}", f"Python {sys.version.split()[0]}"]
+    return f"unless a row names another: {', '.join(parts)}"
 
 
 def format_counts(counts: Counter[str]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.support import matrix
 from tests.support.matrix import Row, count, format_row_notes, format_table, parse_arguments, run
 
 REPORT = """<testsuite>
@@ -51,3 +53,13 @@ def test_a_release_of_python_that_is_not_here_is_skipped(tmp_path: Path) -> None
     row = run("python-2.0", tmp_path)
     assert not row.has_failed
     assert "skipped: Python 2.0 is not here" in format_row_notes(row)
+
+
+def test_the_python_that_runs_the_matrix_needs_no_other_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Path] = []
+    monkeypatch.setattr(matrix, "run_tests", lambda row, python, *_: ran.append(python) or row)
+    row = run(f"python-{matrix.DEFAULT_PYTHON}", tmp_path)
+    assert (row.name, ran) == (f"Python {matrix.DEFAULT_PYTHON}", [Path(sys.executable)])
+    assert list(tmp_path.iterdir()) == []
