@@ -96,14 +96,23 @@ def _cloud_store(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
 _FOLDER = "_kafkeep/probe"
 
 
-def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int = 3) -> bool:
+_RACERS = 2
+"""A third one waits in SeaweedFS, which locks an object for each conditional create: whoever finds
+it locked tries again after a second."""
+_ROUNDS = 12
+_ROUNDS_AT_ONCE = 3
+
+
+def probe_conditional_create(
+    store: ObjectStore, *, racers: int = _RACERS, rounds: int = _ROUNDS
+) -> bool:
     """Race concurrent creates of new keys. Return whether exactly one succeeds each time.
 
     Multipart uploads are raced too if the store uses them for ordinary objects. The created objects
     are deleted again if the credentials allow it.
     """
     bare = store.inner if isinstance(store, RetryingStore) else store
-    honoured = all(_race(store, racers, _put(store)) for _ in range(rounds))
+    honoured = _races(store, racers, rounds, _put(store))
     if isinstance(bare, UploadsInParts) and bare.uses_parts:
         honoured = honoured and probe_parts(bare, racers=racers, rounds=rounds)
     return honoured
@@ -125,9 +134,9 @@ _CONDITIONS = {
 }
 
 
-def probe_parts(store: UploadsInParts, *, racers: int = 8, rounds: int = 3) -> bool:
+def probe_parts(store: UploadsInParts, *, racers: int = _RACERS, rounds: int = _ROUNDS) -> bool:
     """Return whether exactly one of several concurrent multipart uploads succeeds."""
-    return all(_race(store, racers, _complete(store)) for _ in range(rounds))
+    return _races(store, racers, rounds, _complete(store))
 
 
 def _put(store: ObjectStore) -> Callable[[str, bytes], Callable[[], None]]:
@@ -143,9 +152,15 @@ def _complete(store: UploadsInParts) -> Callable[[str, bytes], Callable[[], None
     return prepare
 
 
-def _race(
-    store: ObjectStore, racers: int, prepare: Callable[[str, bytes], Callable[[], None]]
-) -> bool:
+_Prepare = Callable[[str, bytes], Callable[[], None]]
+
+
+def _races(store: ObjectStore, racers: int, rounds: int, prepare: _Prepare) -> bool:
+    with ThreadPoolExecutor(_ROUNDS_AT_ONCE) as pool:
+        return all(pool.map(lambda _round: _race(store, racers, prepare), range(rounds)))
+
+
+def _race(store: ObjectStore, racers: int, prepare: _Prepare) -> bool:
     key = f"{_FOLDER}/{uuid.uuid4().hex}"
     start = threading.Barrier(racers)
     attempts = [prepare(key, f"racer {number}".encode()) for number in range(racers)]

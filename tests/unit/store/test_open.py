@@ -1,15 +1,18 @@
-"""Addresses that cannot be archives: one sentence says why."""
+"""Addresses that cannot be archives: one sentence says why. Stores that cannot be trusted."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from kafkeep.errors import EnvironmentFault, NoSuchArchiveError, UsageError
 from kafkeep.store.local.store import LocalStore
-from kafkeep.store.open import open_store
+from kafkeep.store.memory import MemoryStore
+from kafkeep.store.open import open_store, probe_conditional_create
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,51 @@ def test_a_client_that_is_not_installed_is_named_with_its_extra(
     with pytest.raises(EnvironmentFault, match="is not installed") as caught:
         open_store(address)
     assert f"pip install '{extra}'" in (caught.value.hint or "")
+
+
+class CheckingStore(MemoryStore):
+    """Looks whether a name is taken, and creates the object a moment later."""
+
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        if key in self._objects:
+            super().put_new(key, body, metadata, tags=tags)  # refuses it
+        time.sleep(0.002)
+        self._objects.pop(key, None)
+        super().put_new(key, body, metadata, tags=tags)
+
+
+class CountingStore(MemoryStore):
+    """Counts who asks for each name at the same time."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.asked: dict[str, int] = {}
+
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.asked[key] = self.asked.get(key, 0) + 1
+        super().put_new(key, body, metadata, tags=tags)
+
+
+def test_a_store_that_looks_first_and_creates_later_is_found_out() -> None:
+    assert not probe_conditional_create(CheckingStore("checking"))
+
+
+def test_conditional_creates_are_raced_by_two_at_a_time_on_many_names() -> None:
+    store = CountingStore("counting")
+    assert probe_conditional_create(store)
+    assert list(store.asked.values()) == [2] * 12, "a third one would wait a second in SeaweedFS"
+    assert not list(store.list(""))
