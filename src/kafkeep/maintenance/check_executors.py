@@ -24,7 +24,8 @@ from kafkeep.spark.tasks import SPARK_VERSION, TaskRunner
 from kafkeep.store.open import open_store
 
 SLOW_KERNELS_S = 20.0
-"""Loading compiled loops takes a second; compiling them takes longer."""
+"""Processor time. Loading compiled loops takes a second, and compiling them takes longer. By the
+clock both take any time on an executor that does other work."""
 _ROUNDS = 5
 _TIMEOUT_MS = 10_000
 _RETRY_DEADLINE_MS = 5_000
@@ -129,16 +130,16 @@ def compare_versions(driver: Versions, executor: Versions) -> Iterator[Check]:
 
 
 def _check_kernels() -> Check:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         compile_kernels()
     except Exception as error:  # whatever numba or the machine says
         return Check(CheckStatus.FAIL, "executor kernels", f"{error}", _SHIP, 1)
-    if time.monotonic() - began > SLOW_KERNELS_S:
+    if time.process_time() - began > SLOW_KERNELS_S:
         return Check(
             CheckStatus.WARN,
             "executor kernels",
-            f"loops were compiled for more than {SLOW_KERNELS_S:.0f} s",
+            f"to compile loops took more than {SLOW_KERNELS_S:.0f} s of processor time",
             "Set NUMBA_CACHE_DIR to a folder that stays and can be written, so that they are kept.",
         )
     return Check(CheckStatus.PASS, "executor kernels", "compiled loops can be used")

@@ -112,3 +112,16 @@ def test_loops_that_cannot_be_compiled_are_a_failure(monkeypatch: pytest.MonkeyP
     found = {body["subject"]: body for _, body in run_probe(ExecutorProbe(driver=HERE))}
     assert found["executor kernels"]["verdict"] == "fail"
     assert "no locator" in found["executor kernels"]["what"]
+
+
+@pytest.mark.parametrize(("clock", "verdict"), [("monotonic", "pass"), ("process_time", "warn")])
+def test_loops_are_slow_when_compiling_them_takes_processor_time(
+    clock: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_for_long() -> None:
+        later = getattr(check_executors.time, clock)() + check_executors.SLOW_KERNELS_S + 1
+        monkeypatch.setattr(check_executors.time, clock, lambda: later)
+
+    monkeypatch.setattr(check_executors, "compile_kernels", compile_for_long)
+    found = {body["subject"]: body for _, body in run_probe(ExecutorProbe(driver=HERE))}
+    assert found["executor kernels"]["verdict"] == verdict
