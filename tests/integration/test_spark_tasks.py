@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark import TaskContext
 from tests.support.waiting import until
 
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
+from kafkeep.spark.session import context_of
 from kafkeep.spark.tasks import TaskRow, TaskRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.core(suite="session")]
@@ -172,6 +174,45 @@ def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
         runner.run_tasks(range(2), long, label="long", stop=stop)
     assert time.monotonic() - began < FAR_TOO_LONG_S / 2
     assert len(runner.run_tasks([0], lambda _: iter([("ok", {})]), label="after")) == 1
+
+
+def test_abandoned_tasks_are_cancelled_even_if_their_job_has_not_begun(runner: TaskRunner) -> None:
+    def long(bundle: int) -> Rows:
+        time.sleep(FAR_TOO_LONG_S)
+        yield "done", {}
+
+    abandoned = threading.Event()
+    abandoned.set()
+    began = time.monotonic()
+    with pytest.raises(KafkeepError):
+        runner.run_tasks(range(2), long, label="long", abandoned=abandoned)
+    assert time.monotonic() - began < FAR_TOO_LONG_S / 2
+    assert len(runner.run_tasks([0], lambda _: iter([("ok", {})]), label="after")) == 1
+
+
+def test_other_threads_have_the_callers_properties_and_a_job_group_each(
+    runner: TaskRunner,
+) -> None:
+    context = context_of(runner.driver)
+    if context is None:
+        pytest.skip("Spark Connect has no local properties")
+
+    def task(bundle: int) -> Rows:
+        time.sleep(0.05)
+        told = TaskContext.get()
+        assert told is not None
+        names = {"caller": "kafkeep.test", "group": "spark.jobGroup.id"}
+        yield "done", {key: told.getLocalProperty(name) for key, name in names.items()}
+
+    context.setLocalProperty("kafkeep.test", "mine")
+    run = partial(runner.for_threads(), range(2), task)
+    context.setLocalProperty("kafkeep.test", "changed")
+    with ThreadPoolExecutor(4) as threads:
+        jobs = list(threads.map(lambda label: run(label=label), "abcdefgh"))
+    groups = [{row.body["group"] for row in rows} for rows in jobs]
+    assert all(len(group) == 1 for group in groups)
+    assert len(set.union(*groups)) == len(jobs)
+    assert {row.body["caller"] for rows in jobs for row in rows} == {"mine"}
 
 
 def test_jobs_at_once_do_each_their_own(runner: TaskRunner) -> None:

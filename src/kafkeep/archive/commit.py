@@ -119,6 +119,11 @@ class Changes:
     note: str = ""
     """A sentence for operators: who began this log, who took it over."""
 
+    @property
+    def is_plan(self) -> bool:
+        """True if they open an intent, or add to one, without the result of another."""
+        return self.intent is not None and not (self.entries or self.leader_epochs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:

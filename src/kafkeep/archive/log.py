@@ -104,7 +104,7 @@ class CommitLog:
         changes = stamped(self._state, changes)
         check_changes(self._state, changes)
         commit = self._next(changes, self._state.epoch, self._state.writer)
-        kind = "intent" if changes.intent and not changes.closes_intent else "commit"
+        kind = "intent" if changes.is_plan else "commit"
         other = self._send(commit, kind)
         if other is not None:
             self._stopped_by = self._stop_reason(other)

@@ -46,8 +46,8 @@ class FollowLoop:
     _refused_at: int | None = field(init=False, default=None)
     _denied_at: int | None = field(init=False, default=None)
     _has_succeeded: bool = field(init=False, default=False)
-    _is_unsure: bool = field(init=False, default=False)
-    """True if the state of the log is unknown."""
+    _is_log_unknown: bool = field(init=False, default=False)
+    """True after a failure that may have followed a commit."""
     _failures: int = field(init=False, default=0)
     """Consecutive failures."""
 
@@ -59,11 +59,13 @@ class FollowLoop:
         """
         while not self.stop.is_set():
             busy = self._attempt(self._run_cycle)
-            if not busy:
-                self.running.pause(self._wait_s(self._failures), self.stop)
-        while self.running and not self._is_unsure:
+            if self._failures:
+                self.stop.wait(self._wait_s(self._failures))
+            elif not busy:
+                self.running.pause(self._wait_s(0), self.stop)
+        while self.running and not self._is_log_unknown:
             self._attempt(self._end_cycle)
-        return not self._is_unsure
+        return not self._is_log_unknown
 
     def _attempt(self, step: Callable[[], bool]) -> bool:
         """Run a step and return what it returns. After a transient failure return False."""
@@ -75,7 +77,7 @@ class FollowLoop:
             self._failures += 1
             logger.warning("%s: %s; trying again", self.name, error.message)
             return False
-        self._is_unsure, self._failures = False, 0
+        self._is_log_unknown, self._failures = False, 0
         return more
 
     def _run_cycle(self) -> bool:
@@ -83,29 +85,30 @@ class FollowLoop:
 
         Return True if there may be more to read now.
         """
-        if self._is_unsure:
+        if self._is_log_unknown:
             self.begin()
-            self._is_unsure = False
+            self._is_log_unknown = False
         ended, more = self._commit_ended(), False
         if not self.is_idle():
             with self.cycle_slot:
                 given = self._observe()
-                self._is_unsure = True  # a failure from here on leaves the log's state unknown
+                self._is_log_unknown = True  # a failure from here on leaves the log's state unknown
                 more = self.run_cycle(given)
             self.await_cycle()
         ended = self._commit_ended() or ended
-        if ended or not self.running:
-            self._has_succeeded, self._denied_at = True, None
+        self._has_succeeded = self._has_succeeded or ended or not self.running
+        if self._has_succeeded:
+            self._denied_at = None
         return ended or more
 
     def _end_cycle(self) -> bool:
-        self.running.wait()
+        self.running.wait(slots=0)
         return self._commit_ended()
 
     def _commit_ended(self) -> bool:
         if not self.running.has_ended():
             return False
-        self._is_unsure = True
+        self._is_log_unknown = True
         with self.cycle_slot:
             return self.commit_ended()
 

@@ -70,7 +70,7 @@ class BackupJob:
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
     on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _snapshot, _plan: None
     """Called with the snapshot and the plan of each cycle before it runs."""
-    on_progress: OnProgress = lambda _done, _tasks: None
+    on_progress: OnProgress | None = None
     schemas: SchemaKeeper | None = None
     """Archives the schemas of a registry, if there is one."""
     cycle_slot: AbstractContextManager[None] = field(default_factory=nullcontext)
@@ -108,6 +108,11 @@ class BackupJob:
         """For a sink: records that were read and stay in Kafka."""
         return self._backlog.tails
 
+    @property
+    def running_since_ms(self) -> int | None:
+        """When the oldest cycle that still runs began, by its clock; None if none runs."""
+        return self._running.since_ms
+
     def run(self) -> BackupSummary:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
         if self.schemas is not None:
@@ -121,7 +126,7 @@ class BackupJob:
             else:
                 self._once()
         finally:
-            self._running.close()
+            self._running.abandon()
         return self.summary.finish(self.log.state)
 
     def _most_cycles(self) -> int:
@@ -130,10 +135,10 @@ class BackupJob:
         One, if each task gets a share of ``--rate``, if a one-shot sink ends when a cycle closes
         nothing, or if the bytes depend on the clock: an intent holds one reading.
         """
-        one = self.options.rate_bytes is not None
+        is_sequential = self.options.rate_bytes is not None
         if self._sink is not None:
-            one = one or not self.options.follow or self._sink.options.partition.uses_clock
-        return 1 if one else MOST_CYCLES
+            is_sequential |= not self.options.follow or self._sink.options.partition.uses_clock
+        return 1 if is_sequential else MOST_CYCLES
 
     def _begin(self) -> None:
         """Open the log and finish the open intent of an earlier run, if there is one."""
@@ -158,7 +163,7 @@ class BackupJob:
         check_intent(self.admin, intent, self.log.state)
         try:
             self._start(intent, None)
-            self._running.wait()
+            self._running.wait(slots=0)
             self._commit_ended()
         except RecordError:
             sink = self.options.sink
@@ -181,7 +186,7 @@ class BackupJob:
         before: Mapping[PartitionId, int] | None = None
         while self._cycle(given, until) or self._running:
             catches_up = self._plan is not None and self._plan.catches_up
-            self._running.wait(slots=self._writer.most_tasks() if catches_up else 0)
+            self._running.wait(slots=self._writer.max_parallel_tasks() if catches_up else 0)
             self._commit_ended()
             if self._reached(until) or self.stop.is_set():
                 break
@@ -190,7 +195,7 @@ class BackupJob:
             before = self.log.state.positions
             given = self._observe()
         while self._running:
-            self._running.wait()
+            self._running.wait(slots=0)
             self._commit_ended()
 
     def _reached(self, until: dict[PartitionId, int]) -> bool:
@@ -208,7 +213,7 @@ class BackupJob:
             is_idle=self._is_idle,
             observe=self._observe,
             run_cycle=self._follow_cycle,
-            await_cycle=lambda: self._running.wait(slots=self._writer.most_tasks()),
+            await_cycle=lambda: self._running.wait(slots=self._writer.max_parallel_tasks()),
             commit_ended=self._commit_ended,
             running=self._running,
         )
@@ -223,10 +228,11 @@ class BackupJob:
             return False
         if any(name not in last.topics for name in self.options.topics):
             return False  # wait for a topic that does not exist yet
-        if self.log.state.intent is not None or not is_unchanged(self.admin, last):
+        intent = self.log.state.intent
+        if self._left_over(intent) or not is_unchanged(self.admin, last):
             return False
         given = PlanInput.of(replace(last, at_ms=now), LoggedState.of(self.log.state))
-        return not self._plan_next(given).stretches
+        return not self._plan_next(given, intent=intent).stretches
 
     def _follow_cycle(self, given: PlanInput) -> bool:
         """Start a cycle; return True if more is due than it reads."""
@@ -240,8 +246,8 @@ class BackupJob:
         """
         if self.options.follow and self.stop.is_set():
             return False
-        intent, running = self.log.state.intent, self._running.ranges
-        left_over = tuple(r for r in intent.ranges if r not in running) if intent else ()
+        intent = self.log.state.intent
+        left_over = self._left_over(intent)
         starts, note = self._starts(given)
         plan = self._plan_next(given, until, intent, left_over, starts)
         snapshot = given.snapshot
@@ -263,6 +269,11 @@ class BackupJob:
         self._start(part, plan, weights)
         return True
 
+    def _left_over(self, intent: Intent | None) -> tuple[PlannedRange, ...]:
+        """Return the ranges of the open intent that no running cycle archives."""
+        running = self._running.ranges
+        return tuple(r for r in intent.ranges if r not in running) if intent else ()
+
     def _start(
         self, intent: Intent, plan: CyclePlan | None, weights: tuple[WeighedRange, ...] = ()
     ) -> None:
@@ -272,9 +283,9 @@ class BackupJob:
         self._running.start(intent, plan, bundles, self._writer.describe(bundles))
 
     def _commit_ended(self) -> bool:
-        """Commit the cycles that have ended; return whether there were any."""
+        """Commit the cycles that have ended, failed ones last; return whether there were any."""
         ended = self._running.take_ended()
-        for cycle in ended:
+        for cycle in sorted(ended, key=lambda cycle: cycle.rows.exception() is not None):
             self._commit(cycle)
         return bool(ended)
 

@@ -1,4 +1,4 @@
-"""The writer of a log: commits intents, runs their tasks, commits the results. On the driver.
+"""The writer of a log: commits intents and the results of their tasks. On the driver.
 
 ``job.py`` decides what is read and when.
 """
@@ -89,7 +89,7 @@ class LogWriter:
             plan.stretches,
             tasks=self.task_slots() * RANGES_PER_SLOT,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
-            segment_bytes=self._whole_segments(plan, beside=len(running) > 0),
+            segment_bytes=self._whole_segments(plan, has_running=len(running) > 0),
         )
         self._ratios |= {
             w.planned.partition_id: w.est_bytes / max(1, len(w.planned.range)) for w in weighed
@@ -118,7 +118,7 @@ class LogWriter:
         return weigh_ranges(left_over, self._ratios)
 
     def reconcile(self, cycle: RunningCycle) -> Reconciliation:
-        """Reconcile the reports of a cycle that has ended with its intent; commit nothing.
+        """Reconcile the reports of a cycle that has ended with its intent.
 
         Raise GapError under ``--on-gap fail``. The intent then stays open for the next run.
         """
@@ -128,7 +128,9 @@ class LogWriter:
         except RecordError as error:
             # Close the intent without its results, so that the next run may use other options.
             note = f"given up: {error.message}"
-            self.commit(Changes(intent=self._rest_of(intent), closes_intent=True, note=note))
+            self.commit(
+                Changes(intent=self._remaining_intent(intent), closes_intent=True, note=note)
+            )
             raise
         entries: dict[int, list[Entry]] = {}
         reports: dict[int, RangeReport] = {}
@@ -163,7 +165,7 @@ class LogWriter:
             },
             gaps=result.gaps,
             topics=self._deleted_topics(result.gone),
-            intent=self._rest_of(intent, result.left_over),
+            intent=self._remaining_intent(intent, result.left_over),
             closes_intent=True,
         )
         if plan is not None:
@@ -205,7 +207,9 @@ class LogWriter:
         self.summary.count(changes)
         self.on_commit(commit, self.summary)
 
-    def _rest_of(self, intent: Intent, left_over: tuple[PlannedRange, ...] = ()) -> Intent | None:
+    def _remaining_intent(
+        self, intent: Intent, left_over: tuple[PlannedRange, ...] = ()
+    ) -> Intent | None:
         """Return the open intent without the part ``intent``, but with what that left over."""
         rest = self._open_without(intent.ranges) + left_over
         return replace(self.state.intent or intent, ranges=rest) if rest else None
@@ -278,7 +282,7 @@ class LogWriter:
         """Return how many tasks run at once now, or as many as ``--tasks`` says."""
         return self.options.tasks or self.slots()
 
-    def most_tasks(self) -> int:
+    def max_parallel_tasks(self) -> int:
         """Return how many tasks of this job run at once now."""
         slots = self.task_slots()
         return min(slots, self.options.tasks_max or slots)
@@ -327,13 +331,13 @@ class LogWriter:
             and (key[0] not in there or there[key[0]].topic_id != known[key].topic_id)
         )
 
-    def _whole_segments(self, plan: CyclePlan, *, beside: bool) -> int | None:
+    def _whole_segments(self, plan: CyclePlan, *, has_running: bool) -> int | None:
         """Return the size of segments if only whole ones are read; None if the end is near.
 
-        A one-shot backup then reads in smaller ranges, so that no core is idle. ``beside`` other
-        cycles, whose partitions are not in the plan, the end is not near.
+        A one-shot backup then reads in smaller ranges, so that no core is idle. While other cycles
+        run, whose partitions are not in the plan, the end is not near.
         """
-        if self.sink is not None or not (plan.catches_up or self.options.follow or beside):
+        if self.sink is not None or not (plan.catches_up or self.options.follow or has_running):
             return None
         return self.options.segment_bytes
 

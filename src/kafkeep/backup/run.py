@@ -91,7 +91,7 @@ def run_backup(
             stop=stop or threading.Event(),
             first=snapshot,
             on_commit=on_commit or (lambda _commit, _summary: None),
-            on_progress=on_progress or (lambda _done, _tasks: None),
+            on_progress=on_progress,
             schemas=schema_keeper(options, store),
         )
         summary = job.run()

@@ -6,10 +6,12 @@ free work on other partitions, and one slow task does not hold up everything.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,9 +23,14 @@ from kafkeep.spark.tasks import OnProgress, TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
 MOST_CYCLES = 4
-"""Cycles that run at the same time, at most: all but the newest are slow."""
+"""The largest number of cycles that run at the same time."""
+OVERLAP_AFTER_S = 2.0
+"""A cycle that is quicker is not overlapped: busy jobs would make more and smaller cycles."""
+ABANDON_S = 10.0
+"""How long cancelled tasks may take to end. Later they do no harm: their objects are adopted."""
 _CHECK_S = 0.2
-"""How often a pause checks whether it shall end: nothing wakes it when ``stop`` is set."""
+"""How often a pause checks whether to end: nothing wakes it when ``stop`` is set."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -36,13 +43,14 @@ class RunningCycle:
     tasks: int
     done: int = 0
     """The number of tasks that have ended."""
-    rows: Future[list[TaskRow]] = field(init=False)
+    began: float = field(default_factory=time.monotonic)
+    rows: Future[list[TaskRow]] = field(default_factory=Future)
 
 
 class RunningCycles:
-    """Starts the tasks of cycles and waits for them. Only the job's thread calls it."""
+    """Starts the tasks of cycles and waits for them. One thread calls its public methods."""
 
-    def __init__(self, run_tasks: RunTasks, on_progress: OnProgress, most: int) -> None:
+    def __init__(self, run_tasks: RunTasks, on_progress: OnProgress | None, most: int) -> None:
         """Create it; ``most`` is the number of cycles that may run at the same time."""
         self._run_tasks = run_tasks
         self._on_progress = on_progress
@@ -50,7 +58,6 @@ class RunningCycles:
         self._cycles: list[RunningCycle] = []
         self._changed = threading.Condition()
         self._abandoned = threading.Event()
-        self._threads = ThreadPoolExecutor(MOST_CYCLES, thread_name_prefix="cycle")
 
     def __len__(self) -> int:
         return len(self._cycles)
@@ -70,6 +77,11 @@ class RunningCycles:
         """The number of tasks that have not ended."""
         return sum(cycle.tasks - cycle.done for cycle in self._cycles)
 
+    @property
+    def since_ms(self) -> int | None:
+        """When the oldest cycle began, by the clock of its intent; None if none runs."""
+        return min((cycle.intent.at_ms for cycle in self._cycles), default=None)
+
     def has_ended(self) -> bool:
         """Return True if the result of a cycle can be taken."""
         return any(cycle.rows.done() for cycle in self._cycles)
@@ -83,24 +95,37 @@ class RunningCycles:
     ) -> None:
         """Run the tasks of a cycle in the background."""
         cycle = RunningCycle(intent=intent, plan=plan, tasks=len(bundles))
-        cycle.rows = self._threads.submit(
+        is_watched = self._on_progress is not None or len(bundles) > 1
+        run = partial(
             self._run_tasks,
             bundles,
             archive_bundle,
             label="backup",
             description=description,
-            on_progress=partial(self._note_progress, cycle),
+            on_progress=partial(self._note_progress, cycle) if is_watched else None,
             abandoned=self._abandoned,
         )
-        self._cycles.append(cycle)
-        cycle.rows.add_done_callback(self._notify)
+        with self._changed:
+            self._cycles.append(cycle)
+        # A daemon, so that a process can end beside a Spark that does not answer.
+        threading.Thread(target=self._run, args=(cycle, run), name="cycle", daemon=True).start()
 
-    def wait(self, *, slots: int = 0) -> None:
-        """Wait until a cycle has ended, or fewer tasks are left than ``slots``."""
+    def wait(self, *, slots: int) -> None:
+        """Wait until a cycle has ended, or the next may begin: fewer tasks than ``slots`` are left.
+
+        With 0 slots, wait for the end of a cycle.
+        """
+        if not self._cycles:
+            return
         if len(self._cycles) >= self._most:
             slots = 0
+        overlap_at = max(cycle.began for cycle in self._cycles) + OVERLAP_AFTER_S
         with self._changed:
-            self._changed.wait_for(lambda: self.has_ended() or self.tasks_left < slots)
+            while not self.has_ended():
+                early = overlap_at - time.monotonic()
+                if early <= 0 and self.tasks_left < slots:
+                    return
+                self._changed.wait(early if slots and early > 0 else None)
 
     def pause(self, seconds: float, stop: threading.Event) -> None:
         """Wait until the time is over, ``stop`` is set, or a cycle has ended."""
@@ -109,27 +134,38 @@ class RunningCycles:
             return
         until = time.monotonic() + seconds
         with self._changed:
-            while not (self.has_ended() or stop.is_set()) and time.monotonic() < until:
-                self._changed.wait(_CHECK_S)
+            while not (self.has_ended() or stop.is_set()):
+                left = until - time.monotonic()
+                if left <= 0:
+                    return
+                self._changed.wait(min(left, _CHECK_S))
 
     def take_ended(self) -> list[RunningCycle]:
         """Remove the cycles that have ended, and return them."""
-        ended = [cycle for cycle in self._cycles if cycle.rows.done()]
-        self._cycles = [cycle for cycle in self._cycles if cycle not in ended]
+        with self._changed:
+            ended = [cycle for cycle in self._cycles if cycle.rows.done()]
+            self._cycles = [cycle for cycle in self._cycles if cycle not in ended]
         return ended
 
     def abandon(self) -> None:
         """Cancel the tasks of all cycles. Their ranges stay in the open intent."""
         self._abandoned.set()
-        for cycle in self._cycles:
-            cycle.rows.exception()  # waits; what went wrong does not matter any more
-        self._cycles = []
+        rows = [cycle.rows for cycle in self._cycles]
+        if wait_for_futures(rows, ABANDON_S).not_done:
+            logger.warning("cancelled tasks still run; what they store is adopted")
+        with self._changed:
+            self._cycles = []
         self._abandoned = threading.Event()
 
-    def close(self) -> None:
-        """End the threads, and the tasks that still run."""
-        self.abandon()
-        self._threads.shutdown(wait=True)
+    def _run(self, cycle: RunningCycle, run: Callable[[], list[TaskRow]]) -> None:
+        try:
+            rows = run()
+        except BaseException as error:  # also KeyboardInterrupt: who takes the rows raises it
+            cycle.rows.set_exception(error)
+        else:
+            cycle.rows.set_result(rows)
+        with self._changed:
+            self._changed.notify_all()
 
     def _note_progress(self, cycle: RunningCycle, done: int, _count: int) -> None:
         with self._changed:
@@ -137,8 +173,5 @@ class RunningCycles:
             self._changed.notify_all()
             total = sum(other.tasks for other in self._cycles)
             left = self.tasks_left
-        self._on_progress(total - left, total)
-
-    def _notify(self, _rows: Future[list[TaskRow]]) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        if self._on_progress is not None:
+            self._on_progress(total - left, total)

@@ -328,7 +328,7 @@ def _on_commit(prints_line: bool, commit: Any, summary: Any) -> None:
 
 def _detail_commit(commit: Any) -> None:
     changes = commit.changes
-    if changes.intent is not None:
+    if changes.is_plan:
         detail(f"commit {commit.number}: {len(changes.intent.ranges):,} ranges of offsets planned")
     if changes.entries:
         detail(f"commit {commit.number}: {len(changes.entries):,} objects archived")

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
@@ -64,21 +64,35 @@ def watch_operation(
             session.removeTag(each)
         if report is not None:
             session.removeProgressHandler(report)
+            report.end()
 
 
 class _Progress:
-    """Called by Spark Connect's client with the stages of an operation."""
+    """Called by Spark Connect's client with the stages of every operation of the session.
+
+    It follows the first operation with as many tasks that no other has followed.
+    """
+
+    _followed: ClassVar[set[str]] = set()
 
     def __init__(self, count: int, on_progress: Callable[[int, int], None]) -> None:
         self._count = count
         self._on_progress = on_progress
+        self._operation = ""
 
     def __call__(
         self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str, done: bool
     ) -> None:
         mine = [stage for stage in stages or () if stage.num_tasks == self._count]
-        if mine and not done:
+        if mine and not self._operation and operation_id not in self._followed:
+            self._operation = operation_id
+            self._followed.add(operation_id)
+        if mine and not done and operation_id == self._operation:
             self._on_progress(max(stage.num_completed_tasks for stage in mine), self._count)
+
+    def end(self) -> None:
+        """Forget the operation."""
+        self._followed.discard(self._operation)
 
 
 def cancel_when(
@@ -90,7 +104,8 @@ def cancel_when(
 ) -> None:
     """Call ``cancel`` once ``abandoned`` is set, or if ``done`` is not set soon after ``stop``.
 
-    A thread watches the events, if there are any.
+    A thread watches the events, if there are any. It cancels again until the job is done: Spark
+    forgets a request that comes before the job has begun.
     """
 
     def watch() -> None:
@@ -102,7 +117,6 @@ def cancel_when(
             if is_late or (abandoned is not None and abandoned.is_set()):
                 with suppress(Exception):  # what is gone runs nothing
                     cancel()
-                return
 
     if stop is not None or abandoned is not None:
         threading.Thread(target=watch, daemon=True).start()

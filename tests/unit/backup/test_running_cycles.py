@@ -12,19 +12,24 @@ from unittest import mock
 
 import pytest
 from tests.support.fake_kafka import FakeFetchWire, FakeLog
+from tests.support.log_writers import writer_of
 
-from kafkeep.archive.commit import LogSpan
+from kafkeep.archive.commit import Intent, LogSpan, PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.backup import job as job_module
-from kafkeep.backup import task
+from kafkeep.backup import running_cycles, task
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.job import BackupJob
+from kafkeep.backup.running_cycles import MOST_CYCLES
 from kafkeep.backup.task import BackupBundle
-from kafkeep.errors import FencedError, TransientError
+from kafkeep.errors import FencedError, NoSuchArchiveError, TransientError
 from kafkeep.kafka.batch.layout import Record, build_batch
+from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.backup import MIB, BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
@@ -50,11 +55,8 @@ class Cluster:
     commits: threading.Condition = field(default_factory=threading.Condition)
     fails: list[Exception] = field(default_factory=list)
     """Raised by slow tasks, one after the other, when they go on."""
-    at_once: int = 0
-    """The largest number of tasks that ran at the same time."""
     cycles: list[tuple[int, ...]] = field(default_factory=list)
     """The partitions of each cycle."""
-    _running: int = 0
 
     def __post_init__(self) -> None:
         self.logs = {("t", number): FakeLog() for number in range(self.partitions)}
@@ -94,6 +96,7 @@ class Cluster:
             mock.patch.object(task, "open_store", lambda *_: self.store),
             mock.patch.object(job_module, "take_snapshot", self._snapshot),
             mock.patch.object(job_module, "check_intent", lambda *_: None),
+            mock.patch.object(running_cycles, "OVERLAP_AFTER_S", 0.0),
         ):
             yield
 
@@ -125,7 +128,7 @@ class Cluster:
         bundles: Sequence[BackupBundle],
         archive: Callable[[BackupBundle], Any],
         *,
-        on_progress: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None] | None,
         abandoned: threading.Event,
         **_: object,
     ) -> list[TaskRow]:
@@ -134,13 +137,12 @@ class Cluster:
         self.cycles.append(tuple(sorted(number for one in named for number in one)))
         rows, left = [], len(bundles)
         for number, bundle in sorted(enumerate(bundles), key=lambda one: SLOW in named[one[0]]):
-            self._count(1)
             if SLOW in named[number]:
                 self._wait(abandoned)
             rows += [TaskRow(number, kind, body) for kind, body in archive(bundle)]
-            self._count(-1)
             left -= 1
-            on_progress(len(bundles) - left, len(bundles))
+            if on_progress is not None:
+                on_progress(len(bundles) - left, len(bundles))
         return rows
 
     def _wait(self, abandoned: threading.Event) -> None:
@@ -151,11 +153,6 @@ class Cluster:
             raise TransientError("the job was cancelled")
         if self.fails:
             raise self.fails.pop()
-
-    def _count(self, more: int) -> None:
-        with self.commits:
-            self._running += more
-            self.at_once = max(self.at_once, self._running)
 
     def _notify(self, *_: object) -> None:
         with self.commits:
@@ -170,7 +167,10 @@ class Cluster:
         assert reached, f"partition {partition} was not archived up to {offset}"
 
     def positions(self) -> dict[int, int]:
-        view = load_view(self.store, "backup")
+        try:
+            view = load_view(self.store, "backup")
+        except NoSuchArchiveError:
+            return {}
         return {pid.partition: at for pid, at in view.positions.items()}
 
     def assert_archived_once(self) -> None:
@@ -297,23 +297,108 @@ def test_an_interrupted_job_cancels_its_tasks_and_the_next_run_finishes_them() -
     cluster.assert_archived_once()
 
 
-@pytest.mark.parametrize(
-    ("options", "slots"),
-    [
-        pytest.param({}, 1, id="one slot"),
-        pytest.param({"tasks_max": 1}, 2, id="tasks.max"),
-        pytest.param({"rate_bytes": 10**9}, 2, id="rate"),
-    ],
-)
-def test_cycles_run_one_after_the_other_where_tasks_have_no_slot_or_share(
-    options: dict[str, Any], slots: int
-) -> None:
-    cluster = Cluster(slots=slots)
+def test_a_cycle_that_ended_is_committed_though_another_failed(cluster: Cluster) -> None:
+    """Both have ended before the job looks at them."""
+    cluster.fails.append(TransientError("a broker was away"))
     cluster.produce(SLOW)
-    with cluster.following(**options):
+    take = running_cycles.RunningCycles.take_ended
+
+    def take_both(cycles: running_cycles.RunningCycles) -> list[running_cycles.RunningCycle]:
+        if len(cycles) == 2:
+            cluster.go_on.set()
+            for cycle in cycles._cycles:
+                cycle.rows.exception(TIMEOUT_S)
+        return take(cycles)
+
+    patch = mock.patch.object(running_cycles.RunningCycles, "take_ended", take_both)
+    with patch, cluster.following():
         assert cluster.slow.wait(TIMEOUT_S)
         cluster.produce(1)
-        cluster.go_on.set()
+        cluster.await_position(SLOW, 1)
         cluster.await_position(1, 1)
-    assert cluster.at_once == 1
+    assert cluster.cycles == [(SLOW,), (1,), (SLOW,)]
     cluster.assert_archived_once()
+
+
+class WouldBlockError(Exception):
+    """Raised where a job would wait."""
+
+
+def running(cluster: Cluster, most: int) -> running_cycles.RunningCycles:
+    """Return cycles of which one runs, with one task of two that waits for the cluster."""
+    released = threading.Event()
+    cluster.go_on = released
+
+    def run_tasks(
+        *_: object, on_progress: Callable[[int, int], None], **__: object
+    ) -> list[TaskRow]:
+        on_progress(1, 2)
+        cluster.slow.set()
+        released.wait(TIMEOUT_S)
+        return []
+
+    cycles = running_cycles.RunningCycles(run_tasks, None, most)
+    intent = Intent(ranges=(), options={}, at_ms=5)
+    cycles.start(intent, None, [mock.Mock(), mock.Mock()], "")
+    assert cluster.slow.wait(TIMEOUT_S)
+    cycles._changed = mock.MagicMock(wait=mock.Mock(side_effect=WouldBlockError))
+    return cycles
+
+
+@pytest.mark.parametrize(
+    ("most", "slots", "after_s", "begins"),
+    [(4, 2, 0.0, True), (4, 1, 0.0, False), (1, 2, 0.0, False), (4, 2, 1000.0, False)],
+    ids=["a slot is free", "no slot is free", "one cycle at a time", "the cycle may be quick"],
+)
+def test_the_next_cycle_begins_when(
+    cluster: Cluster, most: int, slots: int, after_s: float, begins: bool
+) -> None:
+    with mock.patch.object(running_cycles, "OVERLAP_AFTER_S", after_s):
+        cycles = running(cluster, most)
+        try:
+            if begins:
+                cycles.wait(slots=slots)
+            else:
+                with pytest.raises(WouldBlockError):
+                    cycles.wait(slots=slots)
+        finally:
+            cluster.go_on.set()
+
+
+HOURLY = {"partitioner.class": "hourly", "flush.size": "3", "format.class": "json"}
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, MOST_CYCLES),
+        ({"rate_bytes": 10**6}, 1),
+        ({"sink": HOURLY, "follow": True}, 1),
+        ({"sink": {**HOURLY, "timestamp.extractor": "Record"}, "follow": True}, MOST_CYCLES),
+        ({"sink": {"flush.size": "3", "format.class": "json"}}, 1),
+    ],
+    ids=["segments", "a rate", "paths by the clock", "paths by the record", "a one-shot sink"],
+)
+def test_cycles_overlap_where_they_can_share_an_intent(
+    cluster: Cluster, options: dict[str, Any], most: int
+) -> None:
+    if "sink" in options:
+        options = {**options, "sink": SinkSpec(options["sink"]), "format": "json"}
+    assert cluster.job(**options)._most_cycles() == most
+
+
+def test_tasks_max_limits_the_tasks_of_all_running_cycles(cluster: Cluster) -> None:
+    log = CommitLog.open(cluster.store, "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, BackupOptions(topics=("t",), tasks_max=3), slots=8)
+    ranges = tuple(
+        PlannedRange(
+            partition_id=PartitionId("t", 1, number),
+            topic_id="id",
+            range=OffsetRange(500_000, 600_000),
+        )
+        for number in range(8)
+    )
+    written_as = SegmentIntent(segment_bytes=1, keeps_aborted=False).to_json()
+    intent = Intent(ranges=ranges, options=written_as, at_ms=0)
+    assert writer.max_parallel_tasks() == 3
+    assert [len(writer.bundles(intent, tasks_left=left)) for left in (0, 1, 2)] == [3, 2, 1]

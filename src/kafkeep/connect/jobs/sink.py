@@ -64,25 +64,41 @@ class SinkProgress:
         snapshot: ClusterSnapshot,
         positions: Mapping[TopicPartition, int],
         plan: CyclePlan | None = None,
+        *,
+        running_since_ms: int | None = None,
     ) -> None:
-        """Record how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
+        """Record how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it.
+
+        ``running_since_ms`` is when the oldest cycle that still runs began.
+        """
         progress = self.progress
         progress.ends = dict(snapshot.stables)
         self._measure(positions, snapshot.at_ms)
-        if plan is not None and plan.stretches:
+        if running_since_ms is not None:
+            progress.due_since_ms = running_since_ms
+        elif plan is not None and plan.stretches:
             progress.due_since_ms = progress.due_since_ms or snapshot.at_ms
         else:
             progress.due_since_ms = None
         progress.measured_ms = snapshot.at_ms
 
-    def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
-        """Count one commit of the log, which is now at ``positions``."""
+    def committed(
+        self,
+        commit: Commit,
+        positions: Mapping[TopicPartition, int],
+        *,
+        running_since_ms: int | None = None,
+    ) -> None:
+        """Count one commit of the log, which is now at ``positions``.
+
+        ``running_since_ms`` is when the oldest cycle that still runs began.
+        """
         changes, progress = commit.changes, self.progress
-        is_done = changes.intent is None or changes.closes_intent
+        is_done = not changes.is_plan
         if is_done:
             progress.commits += 1
             progress.last_commit_ms = commit.at_ms
-            progress.due_since_ms = None
+            progress.due_since_ms = running_since_ms
         progress.bytes += sum(entry.raw_bytes for entry in changes.entries)
         progress.objects += len(changes.entries)
         progress.gaps += len(changes.gaps)
@@ -305,7 +321,8 @@ class _Run:
         positions = self._positions_now()
         if self._log_read is not self.job.log:
             self._read_gaps()
-        self._progress.record_snapshot(snapshot, positions, plan)
+        since_ms = self.job.running_since_ms
+        self._progress.record_snapshot(snapshot, positions, plan, running_since_ms=since_ms)
         self._commit_group(positions)
         if self._preview is not None:
             self._preview.check(snapshot, plan, self.job.log.state.positions, self.job.tails)
@@ -313,7 +330,8 @@ class _Run:
     def _on_commit(self, commit: Commit, summary: BackupSummary) -> None:
         positions = self._positions_now()
         self._sink.progress.bad_records = summary.bad
-        self._progress.committed(commit, positions)
+        since_ms = self.job.running_since_ms
+        self._progress.committed(commit, positions, running_since_ms=since_ms)
         self._commit_group(positions)
         self._sink.log_commit(commit)
         if commit.changes.gaps:

@@ -74,7 +74,8 @@ def inherit_properties(context: SparkContext, work: Callable[P, R]) -> Callable[
 
     @wraps(work)
     def run(*given: P.args, **named: P.kwargs) -> R:
-        context._jsc.sc().setLocalProperties(properties)
+        # A copy: threads that share the object would see each other's job groups.
+        context._jsc.sc().setLocalProperties(properties.clone())
         return work(*given, **named)
 
     return run
