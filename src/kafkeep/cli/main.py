@@ -8,31 +8,14 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
 
 import typer
 from typer.exceptions import TyperException
 
 from kafkeep import __version__
-from kafkeep.cli import (
-    backup,
-    demo,
-    dev,
-    doctor,
-    drill,
-    gc,
-    groups,
-    man,
-    plan_capacity,
-    register,
-    restore,
-    retention,
-    schemas,
-    serve,
-    spark,
-    verify,
-)
-from kafkeep.cli.archive import cat, commits, diff, find, info, ls
 from kafkeep.cli.output import (
     Verbosity,
     complain,
@@ -45,38 +28,70 @@ from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 from kafkeep.failpoint import arm_from_environment
 from kafkeep.redact import install, redact
 
-app = typer.Typer(
-    name="kafkeep",
-    help="Keep Kafka topics in S3-compatible object storage, and restore them.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_VERBS = {
+    "backup": "backup:backup_command",
+    "restore": "restore:restore_command",
+    "serve": "serve:serve_command",
+    "register": "register:register_command",
+    "user": "serve:user_command",
+    "verify": "verify:verify_command",
+    "drill": "drill:drill_command",
+    "info": "archive.info:info_command",
+    "ls": "archive.ls:ls_command",
+    "du": "archive.ls:du_command",
+    "commits": "archive.commits:commits_command",
+    "diff": "archive.diff:diff_command",
+    "gc": "gc:gc_command",
+    "cat": "archive.cat:cat_command",
+    "find": "archive.find:find_command",
+    "doctor": "doctor:doctor_command",
+    "demo": "demo:demo_command",
+    "plan-capacity": "plan_capacity:plan_capacity_command",
+    "man": "man:man_command",
+    "groups": "groups:app",
+    "schemas": "schemas:app",
+    "retention": "retention:app",
+    "spark": "spark:app",
+    "dev": "dev:app",
+}
+"""Where each verb is, in the order of the help."""
+_OF_ALL = ("man",)
+"""Verbs that read all others."""
 
-app.command("backup")(backup.backup_command)
-app.command("restore")(restore.restore_command)
-app.command("serve")(serve.serve_command)
-app.command("register")(register.register_command)
-app.command("user")(serve.user_command)
-app.command("verify")(verify.verify_command)
-app.command("drill")(drill.drill_command)
-app.command("info")(info.info_command)
-app.command("ls")(ls.ls_command)
-app.command("du")(ls.du_command)
-app.command("commits")(commits.commits_command)
-app.command("diff")(diff.diff_command)
-app.command("gc")(gc.gc_command)
-app.command("cat")(cat.cat_command)
-app.command("find")(find.find_command)
-app.command("doctor")(doctor.doctor_command)
-app.command("demo")(demo.demo_command)
-app.command("plan-capacity")(plan_capacity.plan_capacity_command)
-app.command("man")(man.man_command)
-app.add_typer(groups.app, name="groups")
-app.add_typer(schemas.app, name="schemas")
-app.add_typer(retention.app, name="retention")
-app.add_typer(spark.app, name="spark")
-app.add_typer(dev.app, name="dev")
+
+def build_app(verbs: Iterable[str] = _VERBS) -> typer.Typer:
+    """Return the program with these verbs. Each costs the time to import its file."""
+    made = typer.Typer(
+        name="kafkeep",
+        help="Keep Kafka topics in S3-compatible object storage, and restore them.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_root)
+    for verb in verbs:
+        module, _, name = _VERBS[verb].partition(":")
+        command = getattr(import_module(f"kafkeep.cli.{module}"), name)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=verb)
+        else:
+            made.command(verb)(command)
+    return made
+
+
+def _app_for(args: Sequence[str]) -> typer.Typer:
+    """Return the program with the one verb that is called; with all for help and completion."""
+    called = next((word for word in args if not word.startswith("-")), "")
+    alone = called in _VERBS and called not in _OF_ALL
+    return build_app([called]) if alone else build_app()
+
+
+def __getattr__(name: str) -> Any:
+    """Make ``app``, the program with all verbs, when somebody asks for it."""
+    if name != "app":
+        raise AttributeError(name)
+    globals()[name] = build_app()
+    return globals()[name]
 
 
 def _version(wanted: bool) -> None:
@@ -85,7 +100,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
@@ -128,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stand_in_for_closed()
     stdout = _same_stdout()
     try:
-        code = app(args, prog_name="kafkeep", standalone_mode=False)
+        code = _app_for(args)(args, prog_name="kafkeep", standalone_mode=False)
         if code == InterruptedRunError.exit_code:  # Typer turns Ctrl-C into this
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
@@ -154,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _command(args: Sequence[str]) -> str:
     """Return the command that was called, for ``… --help``."""
     words = [word for word in args if not word.startswith("-")]
-    count = 2 if words[:1] and words[0] in {group.name for group in app.registered_groups} else 1
+    count = 2 if _VERBS.get(words[0] if words else "", "").endswith(":app") else 1
     return " ".join(["kafkeep", *words[:count]])
 
 

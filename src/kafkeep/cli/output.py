@@ -19,19 +19,6 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from kafkeep.clock import now_ms
 from kafkeep.errors import EnvironmentFault, InterruptedRunError, KafkeepError
@@ -65,42 +52,28 @@ def is_verbose() -> bool:
     return _level is Verbosity.VERBOSE
 
 
-class _Rate(ProgressColumn):
-    """Records a second."""
-
-    def render(self, task: Task) -> Text:
-        """Show the current speed."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
-
-
 @contextmanager
 def task_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
     """Show a bar of finished and planned tasks."""
-    with _bar(what, enabled, MofNCompleteColumn(), TimeElapsedColumn()) as update:
+    with _bar(what, enabled, rate=False) as update:
         yield update
 
 
 @contextmanager
 def record_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
     """Show a bar of records written, the rate and the time left."""
-    with _bar(what, enabled, MofNCompleteColumn(), _Rate(), TimeRemainingColumn()) as update:
+    with _bar(what, enabled, rate=True) as update:
         yield update
 
 
 @contextmanager
-def _bar(what: str, enabled: bool, *columns: ProgressColumn) -> Iterator[OnProgress | None]:
+def _bar(what: str, enabled: bool, *, rate: bool) -> Iterator[OnProgress | None]:
     if not enabled or _level is Verbosity.QUIET or not sys.stderr.isatty():
         yield None
         return
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(), TextColumn(what), BarColumn(), *columns, console=console, transient=True
-    ) as progress:
-        task = progress.add_task(what, total=None)
+    from kafkeep.cli.progress import show_bar  # noqa: PLC0415 - takes a while to load
 
-        def update(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total or None)
-
+    with show_bar(what, rate=rate) as update:
         yield update
 
 

@@ -24,6 +24,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def test_a_verb_imports_no_other_verb() -> None:
+    code = (
+        "import sys\nfrom kafkeep.cli.main import main\ntry:\n    main(['ls', '--help'])\n"
+        "except SystemExit:\n    print([m for m in sys.modules if m.startswith('kafkeep.cli.')])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.splitlines()[-1]
+    assert "'kafkeep.cli.archive.ls'" in loaded
+    assert "'kafkeep.cli.archive.info'" not in loaded and "'kafkeep.cli.backup'" not in loaded
+
+
 @pytest.mark.parametrize("verb", ["info", "ls", "du"])
 def test_verbs_that_read_only_the_log_load_no_compiler_and_no_pandas(verb: str) -> None:
     code = (
