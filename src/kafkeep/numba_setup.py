@@ -1,7 +1,9 @@
-"""The setup of numba, and the primitives of all compiled loops over bytes.
+"""The primitives of all compiled loops over bytes.
 
 Kernels read unchecked bytes. A kernel never raises and never reads beyond the ``end`` it is given.
 It returns an error code, and ``damaged`` turns the code into an error.
+
+Importing this loads no compiler: ``kernels.py`` loads it when a kernel is called.
 """
 
 # Compiled code has one integer type; mypy distinguishes numpy's from Python's.
@@ -9,24 +11,22 @@ It returns an error code, and ``damaged`` turns the code into an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
-import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kafkeep.errors import DamagedError
-from kafkeep.kernel_cache import KernelCache
+from kafkeep.kernels import inlined, intrinsic, kernel, lazy_module
+
+__all__ = ["inlined", "intrinsic", "kernel", "lazy_module"]
+
+ir = lazy_module("llvmlite.ir")
+cgutils = lazy_module("numba.core.cgutils")
+types = lazy_module("numba.core.types")
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Int64s: TypeAlias = NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., Any])
-
-_ADDRESS = ir.IntType(64)
 _CACHE_LINE_BYTES = 64
 _AHEAD_BYTES = 1024
 
@@ -62,23 +62,6 @@ def damaged(code: int, position: int, offset: int) -> DamagedError:
     return DamagedError(f"record batch at offset {offset} is damaged at byte {position}: {reason}")
 
 
-def kernel(function: F) -> F:
-    """Compile ``function`` at its first call and cache the result on disk."""
-    compiled = numba.njit(nogil=True)(function)
-    compiled._cache = KernelCache(function)
-    return cast(F, compiled)
-
-
-def inlined(function: F) -> F:
-    """Compile ``function`` into each kernel that calls it.
-
-    For functions that read a few bytes: a call takes as long as the work, because it counts
-    references to its arrays.
-    """
-    compiled: F = numba.njit(inline="always", nogil=True)(function)
-    return compiled
-
-
 def view_bytes(buffer: Any) -> Bytes:
     """Return a bytes-like object as a read-only array, without a copy.
 
@@ -89,29 +72,29 @@ def view_bytes(buffer: Any) -> Bytes:
     return view
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
     """Return the address of an array's bytes; the caller keeps the array alive."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
-        return builder.ptrtoint(array.data, _ADDRESS)
+        return builder.ptrtoint(array.data, ir.IntType(64))
 
     return types.int64(buffer), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
     """Read one byte; the caller has checked the bounds."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
-        return builder.zext(byte, _ADDRESS)
+        return builder.zext(byte, ir.IntType(64))
 
     return types.int64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
     """Prefetch a cache line. Any address is allowed, because nothing is read."""
 
@@ -218,7 +201,7 @@ def write_varlong(buffer: Bytes, position: int, value: int) -> int:
     return position + 1
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def copy_bytes(  # noqa: PLR0917
     typing: Any, target: Any, target_position: Any, source: Any, source_position: Any, count: Any
 ) -> tuple[Any, Any]:

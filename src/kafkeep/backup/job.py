@@ -38,7 +38,6 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import load_group_offsets
 from kafkeep.objects.range_writer import SinkTail
-from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.spark.tasks import OnProgress
@@ -173,6 +172,10 @@ class BackupJob:
     def _create_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
         if errors is not None and errors.dead_letter_topic:
+            from kafkeep.objects.sink.dead_letters import (  # noqa: PLC0415 - for sinks alone
+                create_dead_letter_topic,
+            )
+
             create_dead_letter_topic(self.admin, errors)
 
     def _once(self) -> None:

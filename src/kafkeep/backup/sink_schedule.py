@@ -14,7 +14,6 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.spec import RotateReason
 from kafkeep.options.sink.sink import SinkOptions
-from kafkeep.records.calendar import Zone
 
 DAY_MS = 86_400_000
 
@@ -113,6 +112,8 @@ def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
 
     Intervals are counted from local midnight. The last interval of a day ends at midnight.
     """
+    from kafkeep.records.calendar import Zone  # noqa: PLC0415 - it loads Arrow
+
     zone = Zone(timezone)
     local = after_ms + zone.offset_ms(after_ms)
     midnight = local - local % DAY_MS

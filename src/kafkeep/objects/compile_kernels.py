@@ -14,19 +14,12 @@ from contextlib import suppress
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.kafka.batch.decode import decode
-from kafkeep.kafka.batch.filter import matching
 from kafkeep.kafka.batch.layout import TRANSACTIONAL, Record, build_batch
-from kafkeep.kafka.batch.partitioner import deal
-from kafkeep.kafka.batch.rewrite import regroup
 from kafkeep.kafka.batch.scan import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.batch.transactions import drop_aborted
-from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 from kafkeep.kernel_cache import NotCompiledError, cached_kernels_only
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.spec import RotateReason, SinkIntent
-from kafkeep.objects.sink.writer import SinkWriters
-from kafkeep.options.restore import parse_filter
 from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
 
@@ -45,6 +38,13 @@ def compile_backup_kernels() -> Batches:
 
 def compile_kernels() -> None:
     """Do the same with every kernel that backups and restores of segments use."""
+    from kafkeep.kafka.batch.decode import decode  # noqa: PLC0415 - a backup loads none of it
+    from kafkeep.kafka.batch.filter import matching  # noqa: PLC0415
+    from kafkeep.kafka.batch.partitioner import deal  # noqa: PLC0415
+    from kafkeep.kafka.batch.rewrite import regroup  # noqa: PLC0415
+    from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records  # noqa: PLC0415
+    from kafkeep.options.restore import parse_filter  # noqa: PLC0415
+
     batches = compile_backup_kernels()
     decode(batches)
     list(regroup([batches], range=OffsetRange(0, 3), max_batch_bytes=1 << 20))
@@ -107,6 +107,8 @@ def compile_typed_kernels() -> None:
 
 
 def _write_samples(kind: str) -> None:
+    from kafkeep.objects.sink.writer import SinkWriters  # noqa: PLC0415 - for sinks alone
+
     source = PartitionId("warm", 1, 0)
     planned = PlannedRange(partition_id=source, topic_id="", range=OffsetRange(0, 3))
     for value, options in _SINKS[kind]:

@@ -18,11 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import types
-from numba.extending import intrinsic
 
-from kafkeep.numba_setup import byte_at, inlined, kernel
+from kafkeep.numba_setup import byte_at, inlined, intrinsic, ir, kernel, types
 
 # Error codes.
 EMPTY = 1
@@ -39,7 +36,6 @@ CONTROL = 11
 BAD_UTF8 = 12
 
 _LANES = 32
-_INT = ir.IntType(64)
 
 
 def _load(builder: Any, address: Any) -> Any:
@@ -50,8 +46,9 @@ def _load(builder: Any, address: Any) -> Any:
 
 def _first(builder: Any, hits: Any) -> Any:
     """Emit the index of the first marked byte, or 32 if none is marked."""
-    mask = builder.zext(builder.bitcast(hits, ir.IntType(_LANES)), _INT)
-    stop = builder.or_(mask, ir.Constant(_INT, 1 << _LANES))
+    wide = ir.IntType(64)
+    mask = builder.zext(builder.bitcast(hits, ir.IntType(_LANES)), wide)
+    stop = builder.or_(mask, ir.Constant(wide, 1 << _LANES))
     return builder.cttz(stop, ir.Constant(ir.IntType(1), 1))
 
 
@@ -59,7 +56,7 @@ def _splat(value: int) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(8), _LANES), [value] * _LANES)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
     """Write one byte; the caller checks the bounds."""
 
@@ -71,7 +68,7 @@ def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
     return types.void(types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
     """Count the plain string bytes from ``at`` on, at most 32.
 
@@ -89,7 +86,7 @@ def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
     return types.int64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
     """Count the leading bytes, at most 32, that are equal at both addresses."""
 
