@@ -1,5 +1,5 @@
 """``python -m kafkeep``."""
 
-from kafkeep.cli.main import main
+from kafkeep.cli.main import run
 
-main()
+run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import logging
 import os
@@ -214,5 +216,43 @@ def _usage_hint(error: TyperException) -> str:
     return f"See {context.command_path if context else 'kafkeep'} --help."
 
 
+def run() -> None:
+    """Run the command of this process, and end it without tidying its memory.
+
+    Python would free every module first, which takes a tenth of a second. Everything that is
+    registered for the end still runs: this is registered first, so it runs last.
+    """
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    ended = _Ending()
+    atexit.register(ended.leave)
+    try:
+        main()
+    except SystemExit as error:
+        ended.code = error.code
+        raise
+
+
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000
+"""Python's own number is 700. Importing creates half a million objects that are never freed, and a
+sixth of the time would pass with looking at them."""
+
+
+class _Ending:
+    """How this process ends."""
+
+    code: str | int | None = None
+
+    def leave(self) -> None:
+        """End with the code of the command, unless its output cannot be written to the end."""
+        if not isinstance(self.code, int):
+            return
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):  # Python reports it, and ends with a code of its own
+            return
+        os._exit(self.code)
+
+
 if __name__ == "__main__":
-    main()
+    run()
