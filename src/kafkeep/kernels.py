@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Kind = Literal["kernel", "inlined", "intrinsic"]
@@ -39,13 +42,18 @@ class DeclaredKernel:
     Then what was compiled takes its place in the modules that have it, and it passes calls on.
     """
 
-    def __init__(self, function: Callable[..., Any], kind: _Kind) -> None:
+    def __init__(
+        self, function: Callable[..., Any], kind: _Kind, plain: Callable[..., Any] | None = None
+    ) -> None:
         update_wrapper(self, function)
         self.py_func = self._defn = function  # as what is compiled names it
         self.kind = kind
+        self.plain = plain
         self.compiled: Any = None
 
     def __call__(self, *args: Any) -> Any:
+        if _is_plain and not _is_loaded and self.plain is not None:
+            return self.plain(*args)
         return self._load()(*args)
 
     def __getattr__(self, name: str) -> Any:
@@ -62,11 +70,28 @@ class DeclaredKernel:
 _declared: list[DeclaredKernel] = []
 _loading = threading.RLock()
 _is_loaded = False
+_is_plain = False
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Let the body run kernels as Python, which takes 50 µs for a record, but no time to begin.
+
+    Without effect once the compiler is loaded. Not for kernels with intrinsics that only a compiler
+    understands, and not where other threads call kernels.
+    """
+    global _is_plain  # noqa: PLW0603
+    _is_plain = True
+    try:
+        with np.errstate(over="ignore"):  # compiled numbers wrap around
+            yield
+    finally:
+        _is_plain = False
 
 
 def kernel(function: F) -> F:
     """Compile ``function`` at its first call and cache the result on disk."""
-    return cast(F, _declare(function, "kernel"))
+    return cast(F, _declare(function, "kernel", plain=function))
 
 
 def inlined(function: F) -> F:
@@ -75,20 +100,25 @@ def inlined(function: F) -> F:
     For functions that read a few bytes: a call takes as long as the work, because it counts
     references to its arrays.
     """
-    return cast(F, _declare(function, "inlined"))
+    return cast(F, _declare(function, "inlined", plain=function))
 
 
-def intrinsic(function: Callable[..., Any]) -> Any:
-    """Let kernels call machine instructions: ``function`` returns their types and emits them."""
-    return _declare(function, "intrinsic")
+def intrinsic(
+    *, plain: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let kernels call machine instructions: the function returns their types and emits them.
+
+    ``plain`` does the same in Python.
+    """
+    return lambda function: cast(Callable[..., Any], _declare(function, "intrinsic", plain=plain))
 
 
-def _declare(function: Callable[..., Any], kind: _Kind) -> Any:
+def _declare(function: Callable[..., Any], kind: _Kind, *, plain: Callable[..., Any] | None) -> Any:
     with _loading:
         if _is_loaded:
             _replace_in(_globals_of(function))
             return _compiled(function, kind)
-        _declared.append(DeclaredKernel(function, kind))
+        _declared.append(DeclaredKernel(function, kind, plain))
         return _declared[-1]
 
 

@@ -11,6 +11,7 @@ Importing this loads no compiler: ``kernels.py`` loads it when a kernel is calle
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ def view_bytes(buffer: Any) -> Bytes:
     return view
 
 
-@intrinsic
+@intrinsic(plain=lambda buffer: buffer.__array_interface__["data"][0])
 def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
     """Return the address of an array's bytes; the caller keeps the array alive."""
 
@@ -83,7 +84,7 @@ def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
     return types.int64(buffer), generate
 
 
-@intrinsic
+@intrinsic(plain=lambda at: np.int64(ctypes.c_uint8.from_address(int(at)).value))
 def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
     """Read one byte; the caller has checked the bounds."""
 
@@ -94,7 +95,7 @@ def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@intrinsic(plain=lambda at: None)
 def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
     """Prefetch a cache line. Any address is allowed, because nothing is read."""
 
@@ -201,7 +202,14 @@ def write_varlong(buffer: Bytes, position: int, value: int) -> int:
     return position + 1
 
 
-@intrinsic
+def _copy_slice(
+    target: Bytes, target_position: int, source: Bytes, source_position: int, count: int
+) -> None:
+    end = source_position + count
+    target[target_position : target_position + count] = source[source_position:end]
+
+
+@intrinsic(plain=_copy_slice)
 def copy_bytes(  # noqa: PLR0917
     typing: Any, target: Any, target_position: Any, source: Any, source_position: Any, count: Any
 ) -> tuple[Any, Any]:

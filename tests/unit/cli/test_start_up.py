@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -7,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.archive_builder import build_archive, partition
 from tests.support.invoke import Cli
 
 from kafkeep.cli.flags import start_spark
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark import jvm
+from kafkeep.store.local.store import LocalStore
 
 ARCHIVE = Path(__file__).parents[2] / "golden" / "2" / "whole"
 HEAVY = ("re2", "numpy", "pyarrow", "numba", "pyspark", "boto3", "kafka", "obstore", "zstandard")
@@ -45,6 +48,25 @@ def test_verbs_that_read_only_the_log_load_no_compiler_and_no_pandas(verb: str) 
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize(("flags", "compiles"), [((), True), (("-c", "10"), False)])
+def test_cat_compiles_nothing_to_print_a_few_records(
+    tmp_path: Path, flags: tuple[str, ...], compiles: bool
+) -> None:
+    build_archive(LocalStore(str(tmp_path)), {"orders": [partition(0, 3000, 6000)]})
+    arguments = ["cat", "--archive", str(tmp_path), *flags]
+    code = (
+        "import sys\nfrom kafkeep.cli.main import main\ntry:\n"
+        f"    main({arguments!r})\n"
+        "except SystemExit as ended:\n"
+        "    print(ended.code, 'numba' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *printed, last = ran.stdout.splitlines()
+    assert last == f"0 {compiles}"
+    assert [json.loads(line)["offset"] for line in printed] == list(range(len(printed)))
+    assert len(printed) == (6000 if compiles else 10)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -23,8 +24,9 @@ from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.clock import now_ms
 from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError, UsageError
 from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.kernels import plain_kernels
 from kafkeep.objects.choose_log import check_partitions, check_topics, choose_incarnation
-from kafkeep.objects.segment.reader import iter_segment
+from kafkeep.objects.segment.reader import iter_segment, plan_frames
 from kafkeep.objects.sink.read_windows import UNKNOWN, Window, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.selection import check_times
@@ -244,7 +246,32 @@ def iter_lines(
     read_options = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
     expiry = Expiry(store, view, now_ms())
     groups = iter_line_groups(store, planned, read_options, options, to_line, expiry=expiry)
-    yield from limited(groups, options.count)
+    with plain_kernels() if _are_few(planned, options.count) else nullcontext():
+        yield from limited(groups, options.count)
+
+
+_FEW_RECORDS = 5_000
+"""Python decodes this many records while numba would still be loading."""
+
+
+def _are_few(planned: Iterable[Planned], count: int | None) -> bool:
+    """Return whether few records have to be decoded to print ``count``, or all if that is None."""
+    decoded = printed = 0
+    for window, offsets in planned:
+        entry = window.entries[0]
+        frames = plan_frames(entry) if window.is_segment else None
+        if frames is None:
+            return False
+        ends = [frame.point.records for frame in frames[1:]]
+        ends.append(entry.whole_records or entry.records)
+        for frame, end in zip(frames, ends, strict=True):
+            if frame.offsets.end <= offsets.start:
+                continue
+            if decoded > _FEW_RECORDS or (count is not None and printed >= count):
+                return decoded <= _FEW_RECORDS
+            decoded += end - frame.point.records
+            printed += end - frame.point.records if frame.offsets.start >= offsets.start else 0
+    return decoded <= _FEW_RECORDS
 
 
 def limited(groups: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]:

@@ -56,7 +56,7 @@ def _splat(value: int) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(8), _LANES), [value] * _LANES)
 
 
-@intrinsic
+@intrinsic()
 def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
     """Write one byte; the caller checks the bounds."""
 
@@ -68,7 +68,7 @@ def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
     return types.void(types.int64, types.int64), generate
 
 
-@intrinsic
+@intrinsic()
 def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
     """Count the plain string bytes from ``at`` on, at most 32.
 
@@ -86,7 +86,7 @@ def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@intrinsic()
 def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
     """Count the leading bytes, at most 32, that are equal at both addresses."""
 
