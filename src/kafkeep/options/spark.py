@@ -56,7 +56,8 @@ class SparkOptions:
 
     ``preload`` names modules (``package.module``) or functions without arguments
     (``package.module:function``) that local Python workers import and call once, before they fork.
-    ``resident``: run in the resident session if there is one that fits.
+    ``resident``: run in the resident session if there is one that fits. ``sql``: whether anybody
+    asks for Spark SQL; without it, a local JVM has the class path of Spark's core only.
     """
 
     master: str = field(default_factory=default_master)
@@ -65,6 +66,7 @@ class SparkOptions:
     remote: str | None = None
     preload: tuple[str, ...] = ()
     resident: bool = False
+    sql: bool = True
 
     def __post_init__(self) -> None:
         if self.remote is not None:
@@ -80,6 +82,7 @@ class SparkOptions:
         master: str | None = None,
         preload: tuple[str, ...] = (),
         resident: bool = False,
+        sql: bool = True,
     ) -> SparkOptions:
         """Read ``--spark-conf key=value`` pairs and the environment; UsageError for a bad pair.
 
@@ -101,6 +104,7 @@ class SparkOptions:
             conf=conf,
             preload=preload,
             resident=resident and is_switched_on(os.environ.get(RESIDENT_VARIABLE)),
+            sql=sql,
         )
 
     def with_preload(self, names: Iterable[str]) -> SparkOptions:
@@ -186,11 +190,12 @@ _HINT = (
 )
 
 
-def require_java(minimum: int = 17) -> str:
+def require_java(minimum: int = 17, *, quick: bool = False) -> str:
     """Return the path of a Java executable of version ``minimum`` or newer.
 
     Search JAVA_HOME if it is set, else PATH. EnvironmentFault when there is none, when it does not
-    run, or when it is too old. Runs the executable, which takes about 50 ms.
+    run, or when it is too old. Runs the executable, which takes about 50 ms. With ``quick``, it
+    believes the file in which a runtime names its version, if it is there.
     """
     hint = _HINT.format(minimum=minimum)
     java = find_java_tool("java")
@@ -198,7 +203,7 @@ def require_java(minimum: int = 17) -> str:
         raise EnvironmentFault(
             f"Java {minimum} or newer is required, but none was found", hint=hint
         )
-    version = java_version(java)
+    version = (_released_version(java) if quick else None) or java_version(java)
     if version is None:
         raise EnvironmentFault(f"{java} does not print a Java version", hint=hint)
     if major_version(version) < minimum:
@@ -206,6 +211,16 @@ def require_java(minimum: int = 17) -> str:
             f"Java {minimum} or newer is required, but {java} is version {version}", hint=hint
         )
     return java
+
+
+def _released_version(java: str) -> str | None:
+    """Return the version in the file ``release`` of a Java runtime, if it is there."""
+    try:
+        text = (Path(java).resolve().parent.parent / "release").read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
+    return found.group(1) if found else None
 
 
 def java_version(java: str) -> str | None:

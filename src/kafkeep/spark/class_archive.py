@@ -20,6 +20,8 @@ from kafkeep.options.spark import is_switched_on
 
 CACHE_VARIABLE = "KAFKEEP_CACHE"
 SWITCH_VARIABLE = "KAFKEEP_CLASS_ARCHIVE"
+CORE_ONLY = "--core-only"
+_BUILDER = "kafkeep.spark.build_class_archive"
 _STALE_LOCK_SECONDS = 600
 
 
@@ -33,10 +35,18 @@ class ClassArchive:
     """Where the archive for one runtime lies, whether it is there or not."""
 
     path: Path
+    core_only: bool = False
+    """Whether the class path is that of Spark's core."""
 
     @classmethod
     def for_runtime(
-        cls, java: str, home: Path, jars: Sequence[str], flags: Sequence[str]
+        cls,
+        java: str,
+        home: Path,
+        jars: Sequence[str],
+        flags: Sequence[str],
+        *,
+        core_only: bool = False,
     ) -> ClassArchive:
         """Name the archive by all that makes a JVM refuse it: Java, jars, class path, flags."""
         binary = Path(java).resolve()
@@ -45,7 +55,7 @@ class ClassArchive:
         parts += [release.read_text()] if release.is_file() else []
         parts += [str((home / "jars").stat().st_mtime_ns)]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-        return cls(cache_folder() / f"spark-{digest}.jsa")
+        return cls(cache_folder() / f"spark-{digest}.jsa", core_only)
 
     def jvm_flags(self, write_to: Path | None = None) -> list[str]:
         """Return the flags that write the archive to ``write_to``, else those that use it."""
@@ -59,7 +69,7 @@ class ClassArchive:
             return
         try:
             subprocess.Popen(
-                [sys.executable, "-m", "kafkeep.spark.build_class_archive", str(self.path)],
+                [sys.executable, "-m", _BUILDER, str(self.path), *self._builder_flags()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -68,6 +78,9 @@ class ClassArchive:
             )
         except OSError:
             self.unlock()
+
+    def _builder_flags(self) -> list[str]:
+        return [CORE_ONLY] if self.core_only else []
 
     def unlock(self) -> None:
         """Let others build."""

@@ -74,6 +74,17 @@ WORKER_MEMORY = {
     "NUMPY_MADVISE_HUGEPAGE": "0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+# fmt: off
+_BESIDE_CORE = (
+    "JTransforms", "algebra_", "antlr", "arpack", "arrow-", "breeze", "cats-kernel",
+    "curator-", "datanucleus-", "datasketches-", "derby", "hive-", "icu4j", "jakarta.xml",
+    "janino", "jaxb-", "jline-", "kubernetes-", "orc-", "parquet-", "rocksdbjni",
+    "scala-compiler", "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive",
+    "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql",
+    "spark-streaming", "spark-yarn", "spire", "vertx-", "volcano-", "zookeeper",
+)
+# fmt: on
+"""Jars of Spark SQL, of Hive, of machine learning, of other masters: half of all that there is."""
 _NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
 _NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", GATEWAY_PORT)
 
@@ -142,13 +153,14 @@ def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
     It ends with this process, however that ends. ``write_to`` is where it writes a class archive
     when it ends.
     """
-    java = require_java()
+    java = require_java(quick=True)
     home = spark_home()
     named = named_log()
     folder = _make_folder()
     log = named or folder / "spark.log"
-    jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
-    archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS)
+    core_only = not options.sql and not options.conf
+    jars = _class_path(home, core_only=core_only)
+    archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS, core_only=core_only)
     command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(write_to)]
     command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
     command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
@@ -193,6 +205,13 @@ def take_prelaunched(options: SparkOptions) -> Jvm | None:
             return jvm
         jvm.stop()
     return None
+
+
+def _class_path(home: Path, *, core_only: bool) -> list[str]:
+    """Return Spark's jars. A JVM opens all of them: whatever looks for a resource asks each."""
+    jars = sorted((home / "jars").glob("*.jar"))
+    wanted = [jar for jar in jars if not core_only or not jar.name.startswith(_BESIDE_CORE)]
+    return [str(jar) for jar in wanted]
 
 
 def _make_folder() -> Path:

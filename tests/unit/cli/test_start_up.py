@@ -154,3 +154,16 @@ def test_a_jvm_starts_when_the_addresses_are_right(
     waiting.process.wait(10)
     waiting.stop()
     assert started_jvms.read_text() == "x\n"
+
+
+def test_no_jvm_starts_when_the_endpoint_of_s3_does_not_listen(started_jvms: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        locations = Locations(
+            kafka=KafkaOptions(f"127.0.0.1:{broker.getsockname()[1]}"),
+            archive="s3://bucket/prefix",
+            storage=StorageOptions(endpoint=f"http://127.0.0.1:{bound.getsockname()[1]}"),
+        )
+        start_spark(None, locations)
+    assert jvm._prelaunched == []
+    assert started_jvms.read_text() == ""

@@ -53,6 +53,19 @@ def test_java_that_is_too_old_is_named_with_its_version(
         require_java()
 
 
+def test_a_runtime_that_names_its_version_is_not_run_when_time_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = _fake_java(tmp_path, "17.0.1")
+    release = tmp_path / "release"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert require_java(quick=True) == str(java)
+    release.write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.2"\n')
+    assert require_java() == str(java)
+    with pytest.raises(EnvironmentFault, match=r"Java 17 or newer .* 11\.0\.2"):
+        require_java(quick=True)
+
+
 def test_java_that_is_missing_gives_a_hint_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

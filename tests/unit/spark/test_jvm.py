@@ -37,3 +37,17 @@ def test_a_jvm_that_ended_is_reported_with_its_cause(starting: Jvm) -> None:
     starting.process.wait(PATIENCE_S)
     with pytest.raises(EnvironmentFault, match="did not start: Error: no room"):
         starting.wait_ready()
+
+
+def test_a_jvm_without_sql_leaves_known_jars_out_and_keeps_unknown_ones(tmp_path: Path) -> None:
+    core = ["hadoop-client-api-3.5.0.jar", "new-in-5.0.jar", "spark-core_2.13-4.2.0.jar"]
+    beside = ["hive-exec-2.3.10-core.jar", "spark-catalyst_2.13-4.2.0.jar", "spark-sql_2.13.jar"]
+    (tmp_path / "jars").mkdir()
+    for name in (*core, *beside):
+        (tmp_path / "jars" / name).touch()
+
+    def names(*, core_only: bool) -> list[str]:
+        return [Path(jar).name for jar in jvm._class_path(tmp_path, core_only=core_only)]
+
+    assert names(core_only=True) == core
+    assert names(core_only=False) == sorted([*core, *beside])

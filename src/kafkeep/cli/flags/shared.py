@@ -16,7 +16,7 @@ import typer
 
 from kafkeep.cli.flags.declared import flag, with_flags
 from kafkeep.cli.output import Verbosity, say, set_verbosity
-from kafkeep.errors import AccessDeniedError, UsageError
+from kafkeep.errors import UsageError
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
@@ -81,7 +81,6 @@ SparkConfOption = Annotated[
     ),
 ]
 _CONNECT_SECONDS = 2.0
-_NO_KEY = "_kafkeep/nothing"
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:
@@ -191,8 +190,8 @@ def start_spark(
     from kafkeep.spark.jvm import prelaunch_jvm  # noqa: PLC0415 - keeps --help fast
     from kafkeep.spark.resident.claim import claim_early  # noqa: PLC0415
 
-    options = SparkOptions.load(conf or (), preload=preload, resident=resident)
-    if now and not claim_early(options) and _can_begin(locations):
+    options = SparkOptions.load(conf or (), preload=preload, resident=resident, sql=False)
+    if now and not claim_early(options) and _answer(locations):
         prelaunch_jvm(options)
     return options
 
@@ -271,21 +270,35 @@ def _apply_verbosity(given: dict[str, Any]) -> None:
     set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)
 
 
-def _can_begin(locations: Locations) -> bool:
-    """Return whether Kafka listens; raise the error of the store if there is no such bucket.
+def _answer(locations: Locations) -> bool:
+    """Return whether Kafka listens, and the endpoint of S3 if one is given.
 
-    Without Kafka, a command reports what keeps it from running, and has started no JVM. Kafka's
-    client takes a while to load, so this only opens a connection.
+    Otherwise a command reports what keeps it from running, and has started no JVM. The clients of
+    both take a while to load, so this only opens connections.
     """
     if not any(_listens(*server) for server in locations.kafka.servers):
         return False
-    if ArchiveAddress.parse(locations.archive).kind not in ("file", "memory"):
-        from kafkeep.store.open import open_store  # noqa: PLC0415 - takes a while to load
+    if ArchiveAddress.parse(locations.archive).kind != "s3":
+        return True
+    return _endpoint_listens(locations.storage)
 
-        store = open_store(locations.archive, locations.storage)
-        with suppress(AccessDeniedError):  # the command itself reports what it may not do
-            next(iter(store.list(_NO_KEY)), None)
-    return True
+
+def _endpoint_listens(storage: StorageOptions) -> bool:
+    """Return False if a given endpoint, which no proxy stands before, does not listen."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - keeps --help fast
+    from urllib.request import getproxies  # noqa: PLC0415
+
+    try:
+        endpoint = urlsplit(storage.endpoint or "")
+        host, port = endpoint.hostname, endpoint.port or _PORTS.get(endpoint.scheme)
+    except ValueError:
+        return True  # the client reports it
+    if host is None or port is None or storage.proxy_url or getproxies():
+        return True
+    return _listens(host, port)
+
+
+_PORTS = {"http": 80, "https": 443}
 
 
 def _listens(host: str, port: int) -> bool:
