@@ -83,9 +83,9 @@ def build_app(verbs: Iterable[str] = _VERBS) -> typer.Typer:
 
 def _app_for(args: Sequence[str]) -> typer.Typer:
     """Return the program with the one verb that is called; with all for help and completion."""
-    called = next((word for word in args if not word.startswith("-")), "")
-    alone = called in _VERBS and called not in _OF_ALL
-    return build_app([called]) if alone else build_app()
+    words = [word for word in args if word != "--debug"]  # other flags before the verb are help
+    alone = bool(words) and words[0] in _VERBS and words[0] not in _OF_ALL
+    return build_app(words[:1]) if alone else build_app()
 
 
 def __getattr__(name: str) -> Any:

@@ -50,6 +50,12 @@ def test_verbs_that_read_only_the_log_load_no_compiler_and_no_pandas(verb: str) 
     assert ran.stdout.splitlines()[-1] == "0 []"
 
 
+@pytest.mark.parametrize("arguments", [("--help", "backup"), ("-h",), ("--debug", "--help")])
+def test_help_lists_every_verb(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert cli.run(*arguments) == 0
+    assert all(verb.encode() in cli.out for verb in (" backup ", " cat ", " retention "))
+
+
 @pytest.mark.parametrize(("flags", "compiles"), [((), True), (("-c", "10"), False)])
 def test_cat_compiles_nothing_to_print_a_few_records(
     tmp_path: Path, flags: tuple[str, ...], compiles: bool
