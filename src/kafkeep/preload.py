@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkeep.options.backup import BackupOptions
 
-_S3 = "kafkeep.store.s3.store:load_models"
-_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", _S3)
+LOAD_S3 = "kafkeep.store.s3.store:load_models"
+_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", LOAD_S3)
 
-BACKUP = ("kafkeep.backup.task", "kafkeep.objects.compile_kernels:compile_backup_kernels", _S3)
+BACKUP = ("kafkeep.backup.task", "kafkeep.objects.compile_kernels:compile_backup_kernels", LOAD_S3)
 RESTORE = ("kafkeep.restore.task", *_SHARED)
 COMPARE = ("kafkeep.compare.task", *_SHARED)
 SERVICE = (

@@ -174,10 +174,13 @@ def parent_of(pid: int) -> int:
 
 
 def python_workers(group: int) -> list[int]:
-    """Return the Python workers of a driver: forked from Spark's daemon."""
+    """Return the Python workers of a driver: forked from Spark's daemon.
+
+    The driver forks the daemon from itself, or Spark starts it.
+    """
     parents = {
         pid: parent_of(pid)
         for pid in members(group)
-        if "kafkeep.spark.worker_daemon" in (line := command_of(pid)) and "java" not in line
+        if pid != group and Path(command_of(pid).partition("\0")[0]).name.startswith("python")
     }
     return [pid for pid, parent in parents.items() if parent in parents]

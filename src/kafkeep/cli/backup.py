@@ -237,6 +237,7 @@ def backup_command(
         now=not dry_run,
         preload=preload.for_backup(options),
         resident=not options.follow,
+        runs="kafkeep.backup.run",
     )
     if dry_run:
         _forecast(options, locations, output)

@@ -60,7 +60,9 @@ def drill_command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     with failure_reported("drill", file, archive=archive.address, bootstrap=bootstrap_servers):
         locations = archive.beside(kafka_options(bootstrap_servers, command_config))
-        spark = start_spark(spark_conf, locations, preload=preload.DRILL)
+        spark = start_spark(
+            spark_conf, locations, preload=preload.DRILL, runs="kafkeep.maintenance.drill"
+        )
         from kafkeep.maintenance.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
         from kafkeep.maintenance.report_pages import drill_page  # noqa: PLC0415
         from kafkeep.restore.run import run_restore  # noqa: PLC0415

@@ -83,7 +83,11 @@ def restore_command(
     with failure_reported("restore", file, archive=locations.archive, bootstrap=bootstrap_servers):
         try:
             spark = start_spark(
-                spark_conf, locations, now=not options.dry_run, preload=preload.RESTORE
+                spark_conf,
+                locations,
+                now=not options.dry_run,
+                preload=preload.RESTORE,
+                runs="kafkeep.restore.run",
             )
             from kafkeep.restore.run import (  # noqa: PLC0415 - imports while the JVM starts
                 run_restore,

@@ -210,7 +210,9 @@ def _against(  # noqa: PLR0917
         failure_reported(COMPARE_REPORT, file, archive=locations.archive, bootstrap=kafka[0]),
         task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
     ):
-        spark = start_spark(spark_conf, locations, preload=preload.COMPARE)
+        spark = start_spark(
+            spark_conf, locations, preload=preload.COMPARE, runs="kafkeep.compare.job"
+        )
         from kafkeep.compare.job import run_compare  # noqa: PLC0415 - imports while the JVM starts
 
         result = run_compare(options, locations, spark, name=name, on_progress=on_progress)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,7 +27,9 @@ from typing import Any
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java
 from kafkeep.spark.class_archive import ClassArchive
+from kafkeep.spark.daemon_handover import SOCKET_VARIABLE
 from kafkeep.spark.failure import KEEP_LOG_HINT, find_cause, named_log
+from kafkeep.spark.forked_daemon import ForkedDaemon, can_fork, fork_daemon, socket_of
 from kafkeep.spark.internals.gateway import (
     GATEWAY_CLASS,
     GATEWAY_PORT,
@@ -109,6 +111,8 @@ class Jvm:
     """Whether it has nothing to do when it ends."""
     stop_seconds: float = _STOP_SECONDS
     launched_at: float = field(default_factory=time.monotonic)
+    daemon: ForkedDaemon | None = None
+    """The daemon of its workers, if it was forked from this process."""
 
     def wait_ready(self) -> tuple[int, str]:
         """Return the gateway's port and secret as soon as it listens."""
@@ -135,6 +139,8 @@ class Jvm:
 
     def stop(self) -> None:
         """End the process and remove its folder; safe to call twice."""
+        if self.daemon is not None:
+            self.daemon.stop()
         if self.may_be_killed:
             self.process.kill()
         if self.process.stdin is not None:
@@ -144,6 +150,8 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.daemon is not None:
+            self.daemon.reap()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -190,6 +198,27 @@ def prelaunch_jvm(options: SparkOptions) -> None:
     """
     if not _prelaunched and "pyspark" not in sys.modules and can_start_lean(options):
         _prelaunched.append((options, launch_jvm(options)))
+
+
+def fork_workers(names: Iterable[str]) -> None:
+    """Load what the command is about to load, and fork the daemon of its workers.
+
+    ``names`` are modules and functions as in ``SparkOptions.preload``. Does nothing without a JVM
+    that waits, or where a fork is not safe. Spark starts the daemon of its workers with the first
+    task then, as it always does.
+    """
+    for options, jvm in _prelaunched:
+        if not can_fork(options):
+            continue
+        for name, text in WORKER_MEMORY.items():
+            os.environ.setdefault(name, text)  # libraries read them when they are imported
+        from kafkeep.spark.worker_daemon import preload  # noqa: PLC0415 - it loads Kafka's client
+
+        for name in names:
+            preload(name)
+        if can_fork(options):
+            with suppress(OSError):
+                jvm.daemon = fork_daemon(jvm.folder, options.preload, WORKER_MEMORY)
 
 
 def is_jvm_waiting() -> bool:
@@ -244,6 +273,7 @@ def _environment(options: SparkOptions, home: Path, folder: Path) -> Mapping[str
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",
         PRELOAD_VARIABLE: ",".join(options.preload),
+        SOCKET_VARIABLE: str(socket_of(folder)),
     }
 
 

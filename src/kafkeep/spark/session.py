@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java, usable_cores
 from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
+from kafkeep.spark.forked_daemon import HANDOVER_MODULE
 from kafkeep.spark.internals import classic
 from kafkeep.spark.internals.connect import require_packages
 from kafkeep.spark.internals.gateway import named_gateway
@@ -192,7 +193,7 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> Session:
     except EnvironmentFault as fault:
         return _start_after(fault, options, jvm)
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(_settings(options, jvm.folder).items()))
+    conf.setAll(list(_settings(options, jvm).items()))
     with named_gateway(port, secret):
         context = SparkContext(conf=conf)
     classic.silence_accumulators(context)  # a job whose JVM dies reports it
@@ -307,10 +308,13 @@ def _start_by_submit(options: SparkOptions) -> SparkSession:
 _EXTRA_JAVA = "spark.driver.extraJavaOptions"
 
 
-def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
+def _settings(options: SparkOptions, jvm: Jvm) -> dict[str, str]:
+    folder = jvm.folder
+    daemon = {} if jvm.daemon is None else {"spark.python.daemon.module": HANDOVER_MODULE}
     return {
         **_LEAN,
         **_LEAN_LOCAL,
+        **daemon,
         **_worker_sockets(folder),
         "spark.app.name": options.app_name,
         "spark.master": options.master,

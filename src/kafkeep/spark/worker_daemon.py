@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -62,20 +63,30 @@ def preload(name: str) -> None:
             getattr(loaded, function)()
 
 
-def run() -> None:
-    """Preload, then fork workers as Spark requests them, until Spark ends."""
-    sys.path[:] = leave_out_zips(sys.path)
-    sys.path_importer_cache.clear()
-    sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
+def load(names: Iterable[str]) -> None:
+    """Import what every worker needs, and preload ``names``."""
     gc.disable()  # nothing that is imported can be freed
-    for name in ("pyarrow", WORKER_MODULE, *os.environ.get(PRELOAD_VARIABLE, "").split(",")):
+    for name in ("pyarrow", WORKER_MODULE, *names):
         preload(name)
     # A worker collects garbage after every task. Walking what was imported here took 0.1 s each
     # time. Frozen objects are skipped, and their pages stay shared between the workers.
     gc.freeze()
     gc.enable()
+
+
+def serve() -> None:
+    """Fork workers as Spark requests them, until Spark ends."""
     arm_from_environment()  # after the kernels were compiled: that passes failpoints too
     run_daemon()
+
+
+def run() -> None:
+    """Preload, then fork workers as Spark requests them, until Spark ends."""
+    sys.path[:] = leave_out_zips(sys.path)
+    sys.path_importer_cache.clear()
+    sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
+    load(os.environ.get(PRELOAD_VARIABLE, "").split(","))
+    serve()
 
 
 if __name__ == "__main__":

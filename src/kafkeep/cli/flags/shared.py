@@ -20,6 +20,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
+from kafkeep.preload import LOAD_S3
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
@@ -181,18 +182,23 @@ def start_spark(
     now: bool = True,
     preload: tuple[str, ...] = (),
     resident: bool = True,
+    runs: str = "",
 ) -> SparkOptions:
     """Load Spark's properties; with ``now``, claim the resident session, or start a JVM.
 
     The JVM starts in the background, and only if something answers at the addresses. A command that
-    runs for long sets ``resident`` to False.
+    runs for long sets ``resident`` to False. ``runs`` names the module that the command is about to
+    import: then it starts the Python workers too, which share what it has loaded.
     """
-    from kafkeep.spark.jvm import prelaunch_jvm  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.spark.jvm import fork_workers, prelaunch_jvm  # noqa: PLC0415 - keeps --help fast
     from kafkeep.spark.resident.claim import claim_early  # noqa: PLC0415
 
     options = SparkOptions.load(conf or (), preload=preload, resident=resident, sql=False)
     if now and not claim_early(options) and _answer(locations):
         prelaunch_jvm(options)
+        if runs:
+            on_s3 = ArchiveAddress.parse(locations.archive).kind == "s3"
+            fork_workers((runs, LOAD_S3) if on_s3 else (runs,))
     return options
 
 
