@@ -30,6 +30,6 @@ def open_session(claim: SessionClaim) -> SparkSession:
         options={"grpc.enable_http_proxy": 0},
         retries=_RETRIES,
     )
-    if session.conf.get(PROOF_KEY) != record.proof:
+    if session.conf.get(PROOF_KEY, "") != record.digest_of(PROOF_KEY):
         raise ConnectionError("the server is not the one that was started")
     return session

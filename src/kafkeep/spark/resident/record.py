@@ -22,8 +22,9 @@ from kafkeep.errors import EnvironmentFault
 from kafkeep.spark.class_archive import cache_folder
 from kafkeep.spark.jvm import spark_home
 
-PROOF_KEY = "spark.kafkeep.resident.proof.token"
-"""The property that holds a session's proof. Spark masks it: it has ``token`` in its name."""
+PROOF_KEY = "spark.kafkeep.resident.proof"
+"""The property that holds a digest of a session's proof. Its name is none that Spark masks: since
+4.2.1, a server does not tell its clients such a property."""
 _FILE = "session.json"
 
 
@@ -68,8 +69,9 @@ class Runtime:
 class SessionRecord:
     """A resident session: its process, the address of its server, and what it was started with.
 
-    ``settings`` holds a digest of each Spark property that was given, not its value. ``proof`` is a
-    property that only this server knows: whoever took its port afterwards does not.
+    ``settings`` holds a digest of each Spark property that was given, not its value. Only this
+    server knows ``proof``, and a digest of it is one of its properties: whoever took its port
+    afterwards does not have it.
     """
 
     host: str

@@ -89,7 +89,7 @@ def _options(given: SparkOptions, *, port: int, token: str, proof: str) -> Spark
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.authenticate.token": token,
-        PROOF_KEY: proof,
+        PROOF_KEY: digest_setting(proof, PROOF_KEY),
         # Each task gets a worker of its own, forked from a daemon that has imported everything.
         # No credentials, clients or settings of one command are there for the next.
         "spark.python.worker.reuse": "false",

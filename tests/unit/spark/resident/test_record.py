@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kafkeep.errors import EnvironmentFault
 from kafkeep.spark.resident.record import (
+    PROOF_KEY,
     Runtime,
     SessionRecord,
     is_running,
@@ -149,3 +151,8 @@ def test_the_settings_of_a_record_hold_no_values(record: SessionRecord) -> None:
     write_record(kept)
     assert "p4ssw0rd" not in file_of_record().read_text()
     assert json.loads(file_of_record().read_text())["settings"] != {}
+
+
+def test_the_property_of_the_proof_is_none_that_spark_hides_from_clients() -> None:
+    hidden = "secret|password|passphrase|token|access[.]?key|credential"
+    assert re.search(hidden, PROOF_KEY, re.IGNORECASE) is None
