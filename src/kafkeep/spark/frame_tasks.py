@@ -17,7 +17,10 @@ from kafkeep.spark.server_slots import one_task_per_row
 
 Reported = tuple[int, str, bytes]
 _RunParts = Callable[[Iterable[bytes]], Iterator[Reported]]
-_PARTS = StructType([StructField("part", BinaryType(), nullable=False)])
+_PARTS = StructType([StructField(name, BinaryType(), nullable=False) for name in ("ahead", "part")])
+_AHEAD_OF_PARTS = bytes(1024)
+"""A server of Spark 3.5 shows and logs the first 1,024 bytes of a request's data. Parts hold
+secrets."""
 _ROWS = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
 _SPARK_ROWS = "bundle long, kind string, body binary"
 
@@ -39,10 +42,11 @@ def frame_of_tasks(session: SparkSession, parts: Sequence[bytes], run_parts: _Ru
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for part in batch.column(0).to_pylist():
+            for part in batch.column("part").to_pylist():
                 yield rows_as_arrow(list(run_parts([part])))
 
-    frame = session.createDataFrame([(part,) for part in parts], _PARTS)
+    ahead = [_AHEAD_OF_PARTS] + [b""] * (len(parts) - 1)
+    frame = session.createDataFrame(list(zip(ahead, parts, strict=True)), _PARTS)
     return frame.mapInArrow(run, _SPARK_ROWS)
 
 
