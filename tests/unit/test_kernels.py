@@ -41,8 +41,11 @@ def run(code: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("module", ["kafkeep.backup.run", "kafkeep.restore.run"])
-def test_the_driver_of_a_run_loads_no_compiler(module: str, tmp_path: Path) -> None:
-    code = f"import {module}; print([m for m in ('numba', 'llvmlite') if m in sys.modules])"
+def test_the_driver_of_a_run_loads_no_compiler_and_nothing_of_sinks(
+    module: str, tmp_path: Path
+) -> None:
+    unwanted = ("numba", "llvmlite", "pandas", "kafkeep.records.json", "kafkeep.records.transforms")
+    code = f"import {module}; print([m for m in {unwanted} if m in sys.modules])"
     assert run(code, tmp_path) == "[]"
 
 

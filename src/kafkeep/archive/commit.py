@@ -38,6 +38,10 @@ class Gap:
     generation: int = 0
 
 
+BROKER_DEFAULT = -1
+"""Makes the broker use its default replication factor."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
     """A topic with everything that a restore needs to create it again."""

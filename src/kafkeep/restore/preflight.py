@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkeep.archive.commit import BROKER_DEFAULT
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.objects.unlogged.view import BROKER_DEFAULT
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.groups.plan import Archived, GroupPlan

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
@@ -24,7 +25,6 @@ from kafkeep.restore.document import Phase, open_documents
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import GroupPlan
 from kafkeep.restore.job import RestoreJob
-from kafkeep.restore.listing_source import ListingSource, options_for_listing
 from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.routing.routing import SAME
 from kafkeep.restore.source import LogSource
@@ -32,6 +32,9 @@ from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker_daemon import open_clients
 from kafkeep.store.open import open_store
+
+if TYPE_CHECKING:
+    from kafkeep.restore.listing_source import ListingSource
 
 
 def run_restore(
@@ -117,6 +120,11 @@ def _open_source(
             f"there is no archive at {store.describe()}",
             hint="Check the address; kafkeep backup creates an archive.",
         )
+    from kafkeep.restore.listing_source import (  # noqa: PLC0415 - it loads all formats
+        ListingSource,
+        options_for_listing,
+    )
+
     chosen = unlogged or listed
     return ListingSource(
         store=store,

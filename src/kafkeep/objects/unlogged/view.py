@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafkeep.archive.checkpoint import Checkpoint, LoadedLog
-from kafkeep.archive.commit import Changes, Commit, TopicInfo
+from kafkeep.archive.commit import BROKER_DEFAULT, Changes, Commit, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
@@ -20,8 +20,6 @@ from kafkeep.options.unlogged import UnloggedOptions
 
 NAME = "confluent-objects"
 """The name of the log in the view."""
-BROKER_DEFAULT = -1
-"""Makes the broker use its default replication factor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -179,25 +180,24 @@ def _with_tombstones(
     is_record = np.zeros(len(every), dtype=np.bool_)
     is_record[offsets - start] = True
     times = np.concatenate(([time], rows.column("timestamp").to_numpy()))[place + 1]
-    both = pa.concat_batches([rows, _TOMBSTONE])
+    both = pa.concat_batches([rows, _tombstone()])
     taken = both.take(pa.array(np.where(is_record, place, rows.num_rows)))
     columns = [pa.array(every), pa.array(times), *taken.columns[2:]]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-_TOMBSTONE = pa.RecordBatch.from_pylist(
-    [
-        {
-            "offset": 0,
-            "timestamp": 0,
-            "timestamp_type": 0,
-            "key": RESERVED_KEY,
-            "value": None,
-            "headers": [],
-        }
-    ],
-    schema=RECORD_SCHEMA,
-)
+@cache
+def _tombstone() -> pa.RecordBatch:
+    """Return one row. Arrow imports pandas to make it, which most restores do without."""
+    row = {
+        "offset": 0,
+        "timestamp": 0,
+        "timestamp_type": 0,
+        "key": RESERVED_KEY,
+        "value": None,
+        "headers": [],
+    }
+    return pa.RecordBatch.from_pylist([row], schema=RECORD_SCHEMA)
 
 
 NO_TIME = -1
