@@ -63,8 +63,8 @@ def test_an_interrupted_backup_is_finished_by_the_next(
     trial: Trial, follow: tuple[object, ...]
 ) -> None:
     backup = ("backup", "--topics", trial.topic, "--segment-bytes", "1MiB")
-    slowly = "" if follow else "object.before:sleep=300"
-    driver = trial.start(*backup, *follow, failpoint=slowly)
+    held = "" if follow else "object.after:hold@1"
+    driver = trial.start(*backup, *follow, failpoint=held)
     until(lambda: driver.runs() and objects(trial) > 0, "records are on their way")
     interrupt(driver)
     trial.cluster.fill(trial.topic, 100)

@@ -33,8 +33,15 @@ BATCHES = 12
 LONGEST_SECONDS = 9.0
 """Spark's start and the work itself: later there is nothing left to kill."""
 WORK_SECONDS = 1.5
-"""So long a run is at work at least: its objects are held up, or its rate is low."""
-SLOWLY = "object.before:sleep=400"
+"""So long after its first object a run is still at work: it is held, or its rate is low."""
+HELD = [
+    "object.after:hold@1",
+    "object.before:hold@2",
+    "object.after:hold@2",
+    "object.before:hold@3",
+    "object.after:hold@3",
+]
+"""Where a worker waits to be killed, after its first object. It may be killed before that."""
 
 BACKUP_FAILPOINTS = [
     "snapshot.after:exit@1",
@@ -138,6 +145,7 @@ class TopicTrial(Trial):
         until(lambda: driver.process.poll() is not None or time.monotonic() > due, "its moment")
         if number % 3 == 1:
             hit = driver.process.poll() is None and self.kill_worker(driver)
+            self.open_gate()
             driver.wait().expect(0, 3)  # Spark runs the task again
             driver.wait_for_group()
         else:
@@ -192,7 +200,7 @@ def kill_until(trial: TopicTrial, kills: int, attempt: Callable[[int], bool]) ->
 
 def kill_backups(trial: TopicTrial, kills: int) -> None:
     def attempt(number: int) -> bool:
-        driver = trial.start(*trial.backup, failpoint=SLOWLY)
+        driver = trial.start(*trial.backup, failpoint=trial.chances.choice(HELD))
         hit = trial.kill_somewhen(driver, number, trial.objects)
         trial.check_objects()
         if driver.process.returncode == 0:

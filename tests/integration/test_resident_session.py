@@ -66,6 +66,14 @@ class Resident:
     def run(self, *arguments: object, env: Mapping[str, str] | None = None) -> Outcome:
         return self.begin(*arguments, env=env).wait()
 
+    @property
+    def held(self) -> Mapping[str, str]:
+        """Let each task of a backup wait after its first object, until it is killed."""
+        return {
+            "KAFKEEP_FAILPOINT": "object.after:hold@1",
+            "KAFKEEP_FAILPOINT_GATE": str(self.folder / "never"),
+        }
+
     def workers(self) -> list[int]:
         """Return the processes that the session forked for tasks."""
         return python_workers(int(str(self.status()["pid"])))
@@ -185,8 +193,7 @@ def test_a_killed_backup_leaves_no_tasks_and_the_next_one_finishes(
     resident: Resident, commands: Commands
 ) -> None:
     resident.start()
-    slowly = {"KAFKEEP_FAILPOINT": "object.before:sleep=1500"}
-    driver = resident.begin(*commands.backup, env=slowly)
+    driver = resident.begin(*commands.backup, env=resident.held)
     until(lambda: driver.runs() and commands.objects() > 0, "it writes")
     assert resident.status()["state"] == "busy"
     assert resident.workers()
@@ -224,8 +231,7 @@ def test_signals_end_a_command_and_its_tasks_as_without_the_session(
     resident: Resident, commands: Commands, cluster: Cluster
 ) -> None:
     resident.start()
-    slowly = {"KAFKEEP_FAILPOINT": "object.before:sleep=1500"}
-    driver = resident.begin(*commands.backup, env=slowly)
+    driver = resident.begin(*commands.backup, env=resident.held)
     until(lambda: driver.runs() and commands.objects() > 0, "it writes")
     signal_group(driver.group, signal.SIGINT)
     driver.wait().expect(130)
@@ -252,8 +258,7 @@ def test_a_session_that_dies_under_a_command_is_reported_and_not_used_again(
     resident: Resident, commands: Commands
 ) -> None:
     group = int(str(resident.start()["pid"]))
-    slowly = {"KAFKEEP_FAILPOINT": "object.before:sleep=1500"}
-    driver = resident.begin(*commands.backup, env=slowly)
+    driver = resident.begin(*commands.backup, env=resident.held)
     until(lambda: driver.runs() and commands.objects() > 0, "it writes")
     for pid in members(group):
         os.kill(pid, signal.SIGKILL)

@@ -22,6 +22,8 @@ AT_ONCE = 2
 """Concurrent uploads. Each may hold its object in memory until the upload ends."""
 SMALL_AT_ONCE = 8
 """Concurrent uploads of small objects. Each is one request and costs little more than latency."""
+SMALL_BYTES = 1 << 20
+"""Objects of up to this size are small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,10 @@ class Uploads:
     ) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, finish: Callable[[], None], *, is_small: bool = False) -> None:
+    def add(self, finish: Callable[[], None], *, size_bytes: int) -> None:
         """Run ``finish`` in the background. Block while the maximum of uploads is running."""
-        while len(self._pending) >= (SMALL_AT_ONCE if is_small else AT_ONCE):
+        at_once = SMALL_AT_ONCE if size_bytes <= SMALL_BYTES else AT_ONCE
+        while len(self._pending) >= at_once:
             self.wait_one()
         self._pending.append(self._threads.submit(finish))
 

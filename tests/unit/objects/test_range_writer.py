@@ -6,7 +6,9 @@ import threading
 
 from tests.support.waiting import PATIENCE_S
 
-from kafkeep.objects.range_writer import AT_ONCE, SMALL_AT_ONCE, Uploads
+from kafkeep.objects.range_writer import AT_ONCE, SMALL_AT_ONCE, SMALL_BYTES, Uploads
+
+LARGE = {"size_bytes": SMALL_BYTES + 1}
 
 
 def test_small_objects_go_side_by_side() -> None:
@@ -17,7 +19,7 @@ def test_small_objects_go_side_by_side() -> None:
 
     with Uploads() as uploads:
         for _ in range(2 * SMALL_AT_ONCE):
-            uploads.add(finish, is_small=True)
+            uploads.add(finish, size_bytes=SMALL_BYTES)
         uploads.wait()
 
 
@@ -30,8 +32,8 @@ def test_a_large_object_waits_until_few_are_under_way() -> None:
 
     with Uploads() as uploads:
         for _ in range(AT_ONCE):
-            uploads.add(finish)
-        adds = threading.Thread(target=uploads.add, args=[finish])
+            uploads.add(finish, **LARGE)
+        adds = threading.Thread(target=uploads.add, args=[finish], kwargs=LARGE)
         adds.start()
         assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(AT_ONCE))
         assert not begun.acquire(timeout=0.2)

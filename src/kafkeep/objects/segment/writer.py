@@ -270,7 +270,8 @@ class SegmentWriter:
             current.writer.write(last)
         self._object = None  # only now: if the write fails, abort discards the object
         entry = self._entry(current, end, summary)
-        self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
+        finish = partial(_finish, current.writer, entry, self._final_metadata(entry))
+        self._uploads.add(finish, size_bytes=entry.size_bytes)
         self._start = end
         self._entries.append(entry)
 

@@ -21,13 +21,12 @@ from kafkeep.archive.names import KeyLimits, check_key
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.errors import KafkeepError, KeyExistsError, RecordError
 from kafkeep.failpoint import failpoint
-from kafkeep.objects.range_writer import MAX_NAMES
+from kafkeep.objects.range_writer import MAX_NAMES, SMALL_BYTES
 from kafkeep.objects.sink.open_file import FinishedObject
 from kafkeep.options.sink.naming import NameFacts, NamingOptions, TagOptions, format_name
 
 RECORDS = "kafkeep-records"
 VIEW = "kafkeep-view"
-HELD_BYTES = 1 << 20
 _LONGEST_OFFSET = 2**63 - 1
 _LONGEST_TIME = -(2**63)
 _REMEMBERED = 1 << 14
@@ -113,7 +112,7 @@ def _create(
     metadata: Mapping[str, str],
     tags: Mapping[str, str] | None,
 ) -> None:
-    if done.body.size <= HELD_BYTES:
+    if done.body.size <= SMALL_BYTES:
         store.put_new(key, b"".join(done.body), metadata, tags=tags)
         return
     writer = store.create(key, metadata)

@@ -21,7 +21,7 @@ from kafkeep.kafka.batch.unpack import AREA_BYTES
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.range_writer import Chunk, SinkTail, Uploads, WriteReport
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter, send_dead_letters
-from kafkeep.objects.sink.naming import HELD_BYTES, NameCheck, ObjectOrigin, store_object
+from kafkeep.objects.sink.naming import NameCheck, ObjectOrigin, store_object
 from kafkeep.objects.sink.open_file import FinishedObject, ViewFormats
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import RotateRules
@@ -277,7 +277,7 @@ class SinkWriter:
         for done in finished:
             self._entries.append(None)
             slot = len(self._entries) - 1
-            self._uploads.add(partial(store, done, slot), is_small=done.body.size <= HELD_BYTES)
+            self._uploads.add(partial(store, done, slot), size_bytes=done.body.size)
         if not finished:
             files.close()
         self.position = self.dead_letters.end = end
