@@ -241,10 +241,12 @@ def _iter_groups(works: list[_RangeWork]) -> Iterator[list[_RangeWork]]:
     streams = all(work.writer.streams for work in works)
     most, least = (GROUP_BYTES, LEAST_IN_GROUP) if streams else (REQUEST_BYTES, 1)
     group: list[_RangeWork] = []
+    size = 0
     for work in works:
-        if len(group) >= least and sum(w.reader.est_bytes for w in (*group, work)) > most:
+        size += work.reader.est_bytes
+        if len(group) >= least and size > most:
             yield group
-            group = []
+            group, size = [], work.reader.est_bytes
         group.append(work)
     yield group
 
