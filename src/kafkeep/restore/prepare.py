@@ -199,5 +199,6 @@ def _prepare_topic(
         bases = [0] * topic.target_count
     if options.exact_offsets:  # fails early if deleting is not allowed
         admin.delete_records({(topic.target, number): 0 for number in range(len(bases))})
-    places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)
+    producer = admin.init_producer_id()
+    places = tuple(TargetPartition(base, *producer) for base in bases)
     return replace(aim, topic_id=made.topic_id, partitions=places)

@@ -51,6 +51,8 @@ MADE = replace(TARGET, partitions=(TargetPartition(0, 7, 0),))
 class Admin:
     """A cluster with one topic, which has settings of its own."""
 
+    producers = 0
+
     def broker_version(self) -> tuple[int, ...]:
         return (4, 1)
 
@@ -60,8 +62,12 @@ class Admin:
     def alter_topic_configs(self, _topic: str, **_: object) -> None:
         pass
 
+    def create_topic(self, name: str, _partitions: int, **_: object) -> TopicDescription:
+        return TopicDescription(name, f"new-{name}")
+
     def init_producer_id(self) -> tuple[int, int]:
-        return 7, 0
+        self.producers += 1
+        return 6 + self.producers, 0
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,19 @@ def test_a_topic_that_was_there_gets_its_own_settings_back(
     )
     assert (made.phase, made.targets[0].topic_id) == (Phase.WRITING, "now")
     assert made.targets[0].settings == kept
+
+
+def test_the_partitions_of_a_topic_share_a_producer_id_that_no_other_topic_has() -> None:
+    source = replace(SOURCE, partitions=3)
+    parts = tuple(plan_partition(number, ()) for number in range(3))
+    plan = replace(PLAN, topics=tuple(TopicPlan(source, name, parts) for name in "bc"))
+    admin: Any = Admin()
+    made = prepare(
+        plan, LOOK, None, RestoreOptions(), admin=admin, store=MemoryStore(), now_ms=lambda: 10
+    )
+    assert [target.partitions for target in made.targets] == [
+        (TargetPartition(0, producer, 0),) * 3 for producer in (7, 8)
+    ]
 
 
 def test_a_restore_whose_target_was_deleted_is_not_done() -> None:
