@@ -155,11 +155,17 @@ class TopicPlan:
         used = [self.routing.target_of(partition.partition) for partition in self.partitions]
         return max((target + 1 for target in used if target is not None), default=1)
 
-    def sources_of(self, target: int) -> tuple[PartitionPlan, ...]:
-        """Return the archived partitions whose records may go into a target partition."""
+    def sources(self) -> dict[int, list[PartitionPlan]]:
+        """Return, by target partition, the archived partitions whose records may go into it."""
         if self.routing.partition_count is not None:
-            return tuple(p for p in self.partitions if p.ranges != ())
-        return tuple(p for p in self.partitions if self.routing.target_of(p.partition) == target)
+            every = [p for p in self.partitions if p.ranges != ()]
+            return dict.fromkeys(range(self.routing.partition_count), every)
+        found: dict[int, list[PartitionPlan]] = {n: [] for n in range(self.target_count)}
+        for partition in self.partitions:
+            target = self.routing.target_of(partition.partition)
+            if target in found:
+                found[target].append(partition)
+        return found
 
     @property
     def records(self) -> int:

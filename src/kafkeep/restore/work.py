@@ -114,8 +114,8 @@ def shares(topic: TopicPlan) -> dict[int, int]:
     count = topic.routing.partition_count or 1
     return {
         number: sum(source.raw_bytes for source in sources) // count
-        for number in range(topic.target_count)
-        if (sources := topic.sources_of(number))
+        for number, sources in topic.sources().items()
+        if sources
     }
 
 
@@ -170,7 +170,8 @@ def _routes(plan: RestorePlan, work: tuple[TargetWork, ...]) -> tuple[Route, ...
         targets.setdefault(item.topic, set()).add(item.partition)
     routes = []
     for topic in plan.topics:
-        mine = {p.partition: p for n in targets.get(topic.target, ()) for p in topic.sources_of(n)}
+        by_target = topic.sources()
+        mine = {p.partition: p for n in targets.get(topic.target, ()) for p in by_target[n]}
         sources = [RouteSource(n, p.all_slices(), p.times) for n, p in sorted(mine.items())]
         if sources:
             first = min(shares(topic)) in targets[topic.target]

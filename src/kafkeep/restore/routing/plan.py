@@ -31,11 +31,8 @@ def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
 
 def largest_target(topic: TopicPlan) -> int:
     """Return the maximum size of a target partition: all keys may go into one."""
-    counts = [
-        sum(source.raw_bytes for source in topic.sources_of(number))
-        for number in range(topic.target_count)
-    ]
-    return max(counts, default=0)
+    sizes = (sum(one.raw_bytes for one in sources) for sources in topic.sources().values())
+    return max(sizes, default=0)
 
 
 def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
@@ -45,8 +42,7 @@ def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
     for each is then unknown in advance.
     """
     distributed = topic.routing.partition_count is not None
-    for number in range(topic.target_count):
-        sources = topic.sources_of(number)
+    for number, sources in topic.sources().items():
         yield {
             "partition": number,
             "from": [source.partition for source in sources],
@@ -76,12 +72,12 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
         yield Check(
             CheckStatus.PASS,
             topic.target,
-            f"{len(topic.sources_of(0))} partitions are distributed to {routing.partition_count} "
+            f"{len(topic.sources()[0])} partitions are distributed to {routing.partition_count} "
             "by key; records without a key go to them in turn",
         )
     elif routing.routed:
-        for number in range(topic.target_count):
-            several = [str(source.partition) for source in topic.sources_of(number)]
+        for number, sources in topic.sources().items():
+            several = [str(source.partition) for source in sources]
             if len(several) > 1:
                 what = f"partitions {', '.join(several)} are merged into {number} by record time"
                 yield Check(CheckStatus.PASS, topic.target, what)
