@@ -14,7 +14,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
-from kafkeep.objects.prefetch import ByteRangeReader, Prefetcher, open_prefetcher, reads_of
+from kafkeep.objects.prefetch import ByteRangeReader, Prefetcher, Read, open_prefetcher, reads_of
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
@@ -128,10 +128,12 @@ def _begin(
 ) -> list[Sender]:
     """Return the senders of a bundle, each with its first batch loaded."""
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
+    firsts = [_first_read(work, records_there(work, ends)) for work in bundle.work]
     senders = []
     for number, work in enumerate(bundle.work):
-        for soon in bundle.work[number : number + SOON]:
-            _expect_first(store, soon, records_there(soon, ends))
+        for first in firsts[number : number + SOON]:
+            if first is not None:
+                store.expect(first)
         read = with_ids(partial(_read, store, work, bundle), rewriter, work)
         sender = Sender(work.topic, work.partition, work.place, read)
         written = records_there(work, ends)
@@ -149,11 +151,9 @@ def _begin(
     return senders
 
 
-def _expect_first(store: Prefetcher, work: TargetWork, written: int) -> None:
-    """Start the first read of a partition before its turn."""
-    first = None if written or work.slices is not None else next(reads_of(work.entries), None)
-    if first is not None:
-        store.expect(first)
+def _first_read(work: TargetWork, written: int) -> Read | None:
+    """Return the first read of a partition, if it is known before its turn."""
+    return None if written or work.slices is not None else next(reads_of(work.entries), None)
 
 
 def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
