@@ -5,18 +5,40 @@ Honest ones: isolation level 1, every CRC checked, acks from all, requests pipel
 
 from __future__ import annotations
 
+import http.client
+import multiprocessing
+import os
 import time
+import uuid
 from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
+from urllib.parse import urlsplit
 
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from bench import topics
+from bench.runs import delete, new_topic
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.dev import DevStatus
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.admin.admin import OffsetSpec as EndOffset
 from kafkeep.kafka.batch.rewrite import regroup, stamp
 from kafkeep.kafka.batch.scan import Batches, check_crcs, scan_batches
 from kafkeep.kafka.client.wire import FetchPosition, Isolation, Wire
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.store.s3.client import client_of
 
 FETCH_BYTES = 16 << 20
 IN_FLIGHT = 5
+PROCESSES = 2
+CONNECTIONS = 4
+"""Of each process that sends bare PUTs."""
+PATIENCE_S = 60.0
 
 
 def fetch_floor(
@@ -27,7 +49,7 @@ def fetch_floor(
         admin = Admin(wire)
         described = admin.topics([topic])[topic]
         partitions = [(topic, p) for p in range(described.partition_count)]
-        ends = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
+        ends = admin.offsets(partitions, EndOffset.LAST_STABLE)
         kept: list[list[bytes]] = [[] for _ in partitions]
         began = time.perf_counter()
         waiting = deque()
@@ -56,7 +78,7 @@ def produce_floor(options: KafkaOptions, target: str, data: list[list[bytes]]) -
     with Wire(options) as wire:
         admin = Admin(wire)
         # Waits for the leaders of a topic just made: without them requests overtake each other.
-        admin.offsets([(target, p) for p in range(len(ready))], OffsetSpec.LAST_STABLE)
+        admin.offsets([(target, p) for p in range(len(ready))], EndOffset.LAST_STABLE)
         places = [admin.init_producer_id() for _ in ready]
         sequences = [0] * len(ready)
         for p, bodies in enumerate(ready):
@@ -90,3 +112,80 @@ def _landed(pending) -> None:
     for answer in pending.result().values():
         if answer.error_code:
             raise SystemExit(f"the broker answers {answer.error_name}")
+
+
+def put_floor(status: DevStatus, count: int, size: int) -> float:
+    """Create objects by conditional PUTs that are signed before, and return the seconds."""
+    s3 = status.s3
+    client = client_of(
+        StorageOptions(
+            endpoint=s3.endpoint,
+            region=s3.region,
+            access_key=s3.access_key,
+            secret_key=s3.secret_key,
+        )
+    )
+    folder = uuid.uuid4().hex
+    paths = [
+        client.generate_presigned_url("put_object", {"Bucket": s3.bucket, "Key": f"{folder}/{n}"})
+        for n in range(count)
+    ]
+    new = multiprocessing.get_context("spawn")
+    together = new.Barrier(PROCESSES + 1)
+    processes = [
+        new.Process(target=_put_all, args=(paths[n::PROCESSES], os.urandom(size), together))
+        for n in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    together.wait(PATIENCE_S)
+    began = time.perf_counter()
+    together.wait(PATIENCE_S)
+    seconds = time.perf_counter() - began
+    for process in processes:
+        process.join()
+    return seconds
+
+
+def _put_all(urls: Sequence[str], body: bytes, together: Barrier) -> None:
+    shares = [urls[n::CONNECTIONS] for n in range(CONNECTIONS)]
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        together.wait(PATIENCE_S)
+        list(threads.map(partial(_put_some, body=body), shares))
+        together.wait(PATIENCE_S)
+
+
+def _put_some(urls: Sequence[str], body: bytes) -> None:
+    connection = http.client.HTTPConnection(urlsplit(urls[0]).netloc)
+    for url in urls:
+        path = url.partition("//")[2].partition("/")[2]
+        connection.request("PUT", f"/{path}", body, {"If-None-Match": "*"})
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != http.client.OK:
+            raise SystemExit(f"the store answers {answer.status}")
+    connection.close()
+
+
+def topic_floor(status: DevStatus, partitions: int) -> float:
+    """Create a topic, not by our client, and return the seconds until its leaders answer."""
+    name, bootstrap = new_topic(), status.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.list_topics(timeout=PATIENCE_S)
+    wanted = {TopicPartition(name, n): OffsetSpec.latest() for n in range(partitions)}
+    began = time.perf_counter()
+    topics.create(bootstrap, name, partitions)
+    while not _answer(admin, wanted):
+        time.sleep(0.01)
+    seconds = time.perf_counter() - began
+    delete(status, name)
+    return seconds
+
+
+def _answer(admin: AdminClient, wanted: Mapping[TopicPartition, OffsetSpec]) -> bool:
+    try:
+        for found in admin.list_offsets(wanted).values():
+            found.result(PATIENCE_S)
+    except KafkaException:
+        return False
+    return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from functools import partial
 
 from bench import topics
 from bench.beside import Numbers
-from bench.in_turn import MEMORY, TIMES, in_turn, limits, ratios, there_and_back
-from bench.runs import delete
+from bench.floors import put_floor, topic_floor
+from bench.in_turn import MEMORY, in_turn, limits, ratios, there_and_back
+from bench.runs import backup, delete, new_archive
 from kafkeep.dev import DevStatus
 
 PARTITIONS = (3, 2_000)
@@ -28,13 +30,29 @@ def ten_times_the_records(status: DevStatus, records: int, repeat: int) -> Numbe
 
 
 def partitions_of_the_same_bytes(status: DevStatus, records: int, repeat: int) -> Numbers:
-    """The same records, in batches of as many bytes, in 3 and in 2,000 partitions."""
+    """The same records, in batches of as many bytes, in 3 and in 2,000 partitions.
+
+    The floors are what the services need for 2,000 objects of the size of the backup's, and for a
+    topic of 2,000 partitions, without kafkeep.
+    """
     names = {f"{count:,} partitions": f"bench-partitions-{count}" for count in PARTITIONS}
     for count, topic in zip(PARTITIONS, names.values(), strict=True):
         topics.create(status.bootstrap_servers, topic, count)
         topics.fill(status.bootstrap_servers, topic, records, count, is_spread=False)
     ways = {name: partial(there_and_back, status, topic) for name, topic in names.items()}
     few, many = names
+    stored = backup(status, names[many], new_archive(status)).summary
+    floors = {
+        f"{PARTITIONS[-1]:,} bare PUTs": partial(
+            put_floor, status, stored["objects"], stored["stored_bytes"] // stored["objects"]
+        ),
+        f"bare creation of {many}": partial(topic_floor, status, PARTITIONS[-1]),
+    }
+    ways["floors"] = lambda: {f"{name}, seconds": take() for name, take in floors.items()}
     measured = in_turn(ways, repeat)
     delete(status, *names.values())
-    return ratios(measured, many, few, limits(TIMES, 2))
+    taken = [one["floors"] for one in measured]
+    return {
+        **ratios(measured, many, few, limits(["wall"], 2) | limits(["seconds"], None)),
+        **{name: statistics.median(one[name] for one in taken) for name in taken[0]},
+    }

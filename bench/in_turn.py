@@ -29,15 +29,19 @@ def in_turn(ways: Mapping[str, Way], rounds: int) -> list[dict[str, Numbers]]:
 
 
 def ratios(
-    measured: Sequence[Mapping[str, Numbers]], over: str, under: str, limits: Mapping[str, float]
+    measured: Sequence[Mapping[str, Numbers]],
+    over: str,
+    under: str,
+    limits: Mapping[str, float | None],
 ) -> Numbers:
-    """Return the medians of both ways, and of the ratios that have a limit."""
+    """Return the medians of both ways, and of the ratios; None: a ratio without a limit."""
     numbers: Numbers = {}
     for key, limit in limits.items():
         for name in (under, over):
             numbers[f"{key}, {name}"] = statistics.median(one[name][key] for one in measured)
         each = [one[over][key] / one[under][key] for one in measured]
-        numbers[f"{key}, {over} / {under} (limit {limit:g})"] = statistics.median(each)
+        shown = "" if limit is None else f" (limit {limit:g})"
+        numbers[f"{key}, {over} / {under}{shown}"] = statistics.median(each)
         if len(each) > 1:
             numbers[f"{key}, {over} / {under}, lowest"] = min(each)
             numbers[f"{key}, {over} / {under}, highest"] = max(each)
@@ -58,8 +62,8 @@ def there_and_back(status: DevStatus, topic: str, *flags: str) -> Numbers:
     return numbers
 
 
-def limits(names: Sequence[str], limit: float) -> dict[str, float]:
-    """Set one limit for both verbs."""
+def limits(names: Sequence[str], limit: float | None) -> dict[str, float | None]:
+    """Set one limit, or none, for both verbs."""
     return {f"{verb} {name}": limit for verb in ("backup", "restore") for name in names}
 
 
