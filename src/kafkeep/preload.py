@@ -16,6 +16,8 @@ LOAD_S3 = "kafkeep.store.s3.store:load_models"
 _SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", LOAD_S3)
 
 BACKUP = ("kafkeep.backup.task", "kafkeep.objects.compile_kernels:compile_backup_kernels", LOAD_S3)
+_SINK_WRITER = "kafkeep.objects.sink.writer"
+_ROW_READER = "kafkeep.objects.records"
 RESTORE = ("kafkeep.restore.task", *_SHARED)
 COMPARE = ("kafkeep.compare.task", *_SHARED)
 SERVICE = (
@@ -41,7 +43,15 @@ def for_backup(options: BackupOptions) -> tuple[str, ...]:
     kinds = [sink.format.format_class.value]
     if sink.value.kind is ConverterClass.JSON and sink.has_schemas:
         kinds.append("typed")
-    return (*BACKUP, *(_KERNELS[kind] for kind in kinds if kind in _KERNELS))
+    return (*BACKUP, _SINK_WRITER, *(_KERNELS[kind] for kind in kinds if kind in _KERNELS))
+
+
+def for_restore(*, reads_rows: bool) -> tuple[str, ...]:
+    """Return what the workers of a restore load: readers of all formats only on request.
+
+    Workers that meet rows of a sink without it load them by themselves.
+    """
+    return (*RESTORE, _ROW_READER) if reads_rows else RESTORE
 
 
 _KERNELS = {

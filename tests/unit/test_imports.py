@@ -54,12 +54,15 @@ def of_sink(format: str, **more: str) -> tuple[str, ...]:
 
 
 SINKS = {one: of_sink(one) for one in ("json", "avro", "parquet", "bytes")}
+ROWS = preload.for_restore(reads_rows=True)
 TYPED = of_sink("parquet", **{"value.converter": "JsonConverter"})
 
 
 @pytest.mark.parametrize(
     "name",
-    sorted({*preload.SERVICE, *preload.DRILL, *preload.DEMO, *TYPED, *chain(*SINKS.values())}),
+    sorted(
+        {*preload.SERVICE, *preload.DRILL, *preload.DEMO, *ROWS, *TYPED, *chain(*SINKS.values())}
+    ),
 )
 def test_what_workers_preload_exists(name: str) -> None:
     module, _, function = name.partition(":")
@@ -69,9 +72,9 @@ def test_what_workers_preload_exists(name: str) -> None:
 
 def test_workers_of_a_sink_preload_the_kernels_of_its_format_alone() -> None:
     prefix = "kafkeep.objects.compile_kernels:compile_"
-    assert SINKS["bytes"] == preload.BACKUP
+    assert SINKS["bytes"] == (*preload.BACKUP, "kafkeep.objects.sink.writer")
     for format in ("json", "avro", "parquet"):
-        assert SINKS[format] == (*preload.BACKUP, f"{prefix}{format}_kernels")
+        assert SINKS[format] == (*SINKS["bytes"], f"{prefix}{format}_kernels")
     assert (*SINKS["parquet"], f"{prefix}typed_kernels") == TYPED
 
 

@@ -86,7 +86,7 @@ def restore_command(
                 spark_conf,
                 locations,
                 now=not options.dry_run,
-                preload=preload.RESTORE,
+                preload=preload.for_restore(reads_rows=unlogged is not None),
                 runs="kafkeep.restore.run",
             )
             from kafkeep.restore.run import (  # noqa: PLC0415 - imports while the JVM starts
