@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,3 +23,11 @@ def test_each_item_is_in_one_bundle_and_no_bundle_is_much_heavier(
 
 def test_items_without_weight_are_spread() -> None:
     assert pack_evenly("abcd", 2, lambda _: 0) == [("a", "c"), ("b", "d")]
+
+
+def test_a_hundred_thousand_items_take_n_log_n_steps() -> None:
+    began = time.process_time()
+    packed = pack_evenly(range(100_000, 0, -1), 10_000, lambda size: size)
+    assert time.process_time() - began < 5, "looking at every bundle for each item takes minutes"
+    weights = [sum(members) for members in packed]
+    assert len(weights) == 10_000 and max(weights) - min(weights) <= 100_000
