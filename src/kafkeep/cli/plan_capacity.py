@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs
 from kafkeep.options.capacity import CapacityOptions
-from kafkeep.options.units import format_size
+from kafkeep.options.units import count_of, format_duration, format_size
 
 
 @with_options(CapacityOptions)
@@ -24,7 +24,7 @@ def plan_capacity_command(*, output: OutputOption = Output.TABLE, options: Capac
         return
     print_pairs(
         {
-            "task slots": f"{plan.slots:,} in {plan.executors:,} executors",
+            "task slots": f"{plan.slots:,} in {count_of(plan.executors, 'executor')}",
             "cycles": f"{plan.cycles_per_day:,} a day, {plan.tasks_per_day:,} tasks",
             "objects": f"{plan.objects_per_day:,} a day of {format_size(plan.object_bytes)}, "
             f"{plan.objects:,} kept",
@@ -34,7 +34,8 @@ def plan_capacity_command(*, output: OutputOption = Output.TABLE, options: Capac
             "storage": format_size(plan.stored_bytes),
             "cost per month": f"{plan.cost_per_month:,.2f}: storage {plan.storage_per_month:,.2f}, "
             f"requests {plan.requests_per_month:,.2f}, computing {plan.computing_per_month:,.2f}",
-            "restore of all": f"{plan.restore_seconds / 3600:,.1f} hours with these slots, "
+            "restore of all": f"{format_duration(round(plan.restore_seconds * 1000))} with these "
+            f"slots, {format_size(plan.restore_driver_bytes)} of the driver's memory, "
             f"requests for {plan.restore_cost:,.2f}",
         }
     )

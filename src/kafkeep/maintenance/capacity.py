@@ -37,8 +37,14 @@ COMMITS_PER_CYCLE = 2
 CHECKPOINT_EVERY = 64
 TABLE_SHARE = 0.25
 """Entry tables repeat the commits, compressed, and merged a few times."""
-TOPIC_SECONDS = 0.05
-"""Creating a topic and applying its settings."""
+TASK_OBJECTS = 100
+"""Objects that one task slot stores per second, beside their bytes."""
+RESTORE_OBJECTS = 50
+"""Objects that one task slot restores per second, beside their bytes."""
+SHORTEST_CYCLE_MS = 500
+PLANNED_ENTRY_BYTES = 100
+"""An object in the plan of a restore, in the driver's memory, without its index."""
+PLANNED_POINT_BYTES = 20
 HOURS_PER_MONTH = 730
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24
 
@@ -66,6 +72,8 @@ class CapacityPlan:
     requests_per_month: float
     computing_per_month: float
     restore_seconds: float
+    restore_driver_bytes: int
+    """Memory of the driver for the plan to restore everything."""
     restore_cost: float
     """The price of its requests."""
 
@@ -87,8 +95,8 @@ def plan_capacity(options: CapacityOptions) -> CapacityPlan:
     object_raw = load / options.partitions * period_ms / 1000
     per_day = options.partitions * DAY_MS / period_ms
     kept_days = options.retention_ms / DAY_MS
-    slots = _slots(options)
-    cycles = DAY_MS / max(options.interval_ms, period_ms / options.partitions)
+    slots = _slots(options, per_day)
+    cycles = DAY_MS / max(_interval_ms(options), period_ms / options.partitions)
     cycle_raw = load * DAY_MS / 1000 / cycles
     tasks = min(max(1, cycle_raw // SMALLEST_TASK_BYTES), slots * _tasks_per_slot(cycle_raw, slots))
     writes = per_day * _writes_of(object_raw * ratio) + cycles * COMMITS_PER_CYCLE * (
@@ -100,6 +108,7 @@ def plan_capacity(options: CapacityOptions) -> CapacityPlan:
     stored = raw_kept * ratio + log_bytes * kept_days
     objects = ceil(per_day * kept_days)
     reads = objects * max(1, ceil(object_raw * ratio / READ_BYTES))
+    restoring = raw_kept / options.restore_rate_bytes + objects / RESTORE_OBJECTS
     return CapacityPlan(
         slots=slots,
         executors=ceil(slots / options.executor_cores),
@@ -116,7 +125,10 @@ def plan_capacity(options: CapacityOptions) -> CapacityPlan:
         storage_per_month=stored / 1e9 * options.price_storage,
         requests_per_month=writes * DAYS_PER_MONTH / 1000 * options.price_writes,
         computing_per_month=slots * HOURS_PER_MONTH * options.price_core_hour,
-        restore_seconds=raw_kept / (slots * options.restore_rate_bytes),
+        restore_seconds=restoring / slots,
+        restore_driver_bytes=round(
+            objects * (PLANNED_ENTRY_BYTES + PLANNED_POINT_BYTES * (object_raw // MIB))
+        ),
         restore_cost=reads / 1000 * options.price_reads,
     )
 
@@ -125,15 +137,22 @@ def _object_period_ms(options: CapacityOptions) -> float:
     """Return how often a partition gets an object: when a segment is full, or old enough.
 
     Records are noticed at the next check, so half an interval passes before their age counts, and
-    half of one after it has passed.
+    half of one after it has passed. Before that, the first record has to come.
     """
-    full = options.segment_bytes * options.partitions / options.throughput_bytes * 1000
-    return min(full, options.segment_age_ms + options.interval_ms)
+    byte_ms = options.partitions / options.throughput_bytes * 1000
+    old = options.record_bytes * byte_ms + options.segment_age_ms + _interval_ms(options)
+    return min(max(options.segment_bytes, options.record_bytes) * byte_ms, old)
 
 
-def _slots(options: CapacityOptions) -> int:
+def _interval_ms(options: CapacityOptions) -> int:
+    return max(options.interval_ms, SHORTEST_CYCLE_MS)
+
+
+def _slots(options: CapacityOptions, objects_per_day: float) -> int:
+    """Return the slots for the bytes and for the objects; a backlog has full ones."""
     rate = options.task_rate_bytes or TASK_RATES[options.format]
-    return max(1, ceil(options.throughput_bytes * options.headroom / rate))
+    objects = objects_per_day * 1000 / DAY_MS / TASK_OBJECTS
+    return max(1, ceil(options.throughput_bytes * options.headroom / rate + objects))
 
 
 def _stored_ratio(options: CapacityOptions) -> float:

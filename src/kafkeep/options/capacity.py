@@ -19,7 +19,9 @@ def parse_amount(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"{text!r} is not a number of zero or more")
+        raise UsageError(
+            f"{text!r} is not a number of zero or more", hint="Write a number such as 0.35."
+        )
     return value
 
 
@@ -29,6 +31,11 @@ def parse_ratio(text: str) -> float:
     if not value:
         raise UsageError(f"{text!r} is not above zero")
     return value
+
+
+def parse_rate(text: str) -> int:
+    """Return bytes per second: ``50MiB``, or ``50MiB/s``."""
+    return above_zero(parse_size)(text.strip().removesuffix("/s"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,7 @@ class CapacityOptions:
     throughput_bytes: int = option(
         "throughput",
         "Bytes per second that Kafka receives for them, as stored by Kafka: 50MiB.",
-        parse=above_zero(parse_size),
+        parse=parse_rate,
         metavar="SIZE",
     )
     record_bytes: int = option(
@@ -62,7 +69,7 @@ class CapacityOptions:
         "format",
         "Format of the objects.",
         default="segment",
-        parse=one_of("--format", *FORMATS),
+        parse=one_of("format", *FORMATS),
     )
     segment_bytes: int = option(
         "segment.bytes",
@@ -96,14 +103,14 @@ class CapacityOptions:
         "task.rate",
         "Bytes per second that one task slot archives. Default: by format.",
         default=None,
-        parse=above_zero(parse_size),
+        parse=parse_rate,
         metavar="SIZE",
     )
     restore_rate_bytes: int = option(
         "restore.rate",
         "Bytes per second that one task slot restores.",
         default=50 * MIB,
-        parse=above_zero(parse_size),
+        parse=parse_rate,
         metavar="SIZE",
     )
     headroom: float = option(
