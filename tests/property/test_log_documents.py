@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import string
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,8 @@ from kafkeep.archive.commit import (
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.names import check_key, parse_folder
+from kafkeep.archive.offset_runs import NO_RUNS, OffsetRuns
+from kafkeep.archive.packed_entries import PackedEntries
 from kafkeep.archive.schemas import (
     RegisteredSchema,
     RegistrySubject,
@@ -164,3 +168,56 @@ def test_data_keys_are_safe_and_never_shared(
         assert max(map(len, key.split("/"))) <= 255
         assert read_data_key(key) == read_data_key(padded_again(key)) == named
     assert (keys[0] == keys[1]) == (one == other)
+
+
+PID = PartitionId("orders", 1, 3)
+small = st.integers(0, 2**32)
+keys = st.sampled_from(
+    [
+        "topics/orders/partition=3/orders+3+0000000100.log.zst",
+        "topics/orders/partition=3/orders+3+00000000100.log.zst",
+        "topics/orders/hour=05/orders+3+0000000130.lz4.json",
+        "topics/orders/hour=06/orders+3+0000000130.lz4.json",
+        "topics/orders/hour=06/orders+3+12345678901234567890.json.gz",
+        "x",
+        "x/+0.",
+        "x/+\u0661\u0662.json",  # digits, but not those of ASCII
+    ]
+)
+
+
+@st.composite
+def ordinary_entries(draw: st.DrawFn) -> Entry:
+    start, size, low, length = draw(small), draw(small), draw(times), draw(st.integers(1, 300))
+    high = draw(st.integers(low, 2**63 - 1))
+    point = IndexPoint(start, 0, 0, low, high)
+    return Entry(
+        key=draw(keys), partition_id=PID, topic_id="id", range=OffsetRange(start, start + length),
+        records=length, min_timestamp=low, max_timestamp=high, size_bytes=size, raw_bytes=size,
+        format=draw(st.sampled_from(["segment", "json"])), codec="", sha256=draw(digests),
+        index=draw(st.sampled_from([(), (point,), (point, point)])),
+        view=draw(st.sampled_from(["value", "keys"])), parts=draw(st.integers(1, 2)),
+        runs=draw(st.sampled_from([NO_RUNS, OffsetRuns.of([(start, start + 1)])])),
+    )  # fmt: skip
+
+
+@given(given=st.lists(ordinary_entries() | entries(), max_size=6))
+def test_packed_entries_are_like_a_tuple_of_those_that_were_packed(given: list[Entry]) -> None:
+    mine = [replace(entry, partition_id=PID) for entry in given]
+    expected = tuple(sorted(mine, key=lambda entry: entry.range))
+    for packed in (PackedEntries.of(mine), pickle.loads(pickle.dumps(PackedEntries.of(mine)))):
+        assert packed == expected and tuple(packed) == expected
+        assert (packed[:2], packed[-1:], packed[::-1]) == (
+            expected[:2],
+            expected[-1:],
+            expected[::-1],
+        )
+        assert [packed[n] for n in range(len(packed))] == list(expected)
+        assert packed.sums == (
+            sum(entry.own_records for entry in mine),
+            sum(entry.raw_bytes for entry in mine),
+            sum(entry.size_bytes for entry in mine),
+        )
+        assert sorted(packed.iter_sizes()) == sorted((e.key, e.size_bytes) for e in mine)
+        assert packed.formats == {entry.format for entry in mine}
+        assert packed.oldest_ms == min((entry.min_timestamp for entry in mine), default=None)

@@ -21,10 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkeep.archive.adoption import END, OwnObject, identify_object, object_metadata, plan_digest
 from kafkeep.archive.commit import Changes, Gap, Intent, PlannedRange, TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, OffsetRuns, PartitionId
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectInfo
+from kafkeep.archive.offset_runs import OffsetRuns
 from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, load_view
 from kafkeep.errors import (

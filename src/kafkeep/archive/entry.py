@@ -1,120 +1,20 @@
 """Entries: the log's description of one data object.
 
-Also the values that an entry is made of: partition, range of offsets, index points, and runs. Runs
-say which offsets an object holds when it does not hold its whole range. A sink that spreads a
-partition over a thousand directories has a run for almost every record, so they are stored in two
-or three bytes each.
+Also the values that an entry is made of: partition, range of offsets, and index points.
 """
 
 from __future__ import annotations
 
-import base64
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, cycle
+from operator import add, sub
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkeep.archive.names import check_key, check_topic_name
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-_BITS, _MORE = 7, 0x80
-_CONTINUED = bytes(range(_MORE, 256))
-
-
-class OffsetRuns:
-    """Half-open ranges of offsets, in order, with at least one offset between them.
-
-    Stored as unsigned LEB128 numbers, from offset 0 on: offsets skipped, offsets held, and so on.
-    Equal runs have equal bytes.
-    """
-
-    __slots__ = ("_packed",)
-
-    def __init__(self, packed: bytes = b"") -> None:
-        self._packed = packed
-
-    @classmethod
-    def of(cls, edges: Any) -> OffsetRuns:
-        """Build runs from ``edges``: anything that makes an array with rows of start and end."""
-        import numpy as np  # noqa: PLC0415
-
-        flat = np.asarray(edges, dtype=np.int64).reshape(-1)
-        numbers = np.diff(flat, prepend=np.int64(0))
-        if np.any(numbers[1:] < 1) or np.any(numbers[:1] < 0):
-            raise ValueError("runs of offsets do not ascend")
-        return cls(_pack(numbers))
-
-    @classmethod
-    def from_json(cls, value: Any) -> OffsetRuns:
-        """Parse the form in a document, which is a list of pairs in older ones, or ValueError."""
-        if not isinstance(value, str):
-            return cls.of(list(value))
-        packed = base64.b64decode(value, validate=True)
-        if len(packed.translate(None, _CONTINUED)) % 2 or packed[-1:] >= bytes([_MORE]):
-            raise ValueError("runs of offsets are truncated")
-        return cls(packed)
-
-    def to_json(self) -> str:
-        return base64.b64encode(self._packed).decode()
-
-    def edges(self) -> NDArray[np.int64]:
-        """Return an array with a row of start and end for each run."""
-        return _unpack(self._packed).cumsum().reshape(-1, 2)
-
-    def __bool__(self) -> bool:
-        return bool(self._packed)
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Yield start and end of each run."""
-        yield from map(tuple, self.edges().tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OffsetRuns) and other._packed == self._packed
-
-    def __hash__(self) -> int:
-        return hash(self._packed)
-
-    def __repr__(self) -> str:
-        return f"Runs.of({self.edges().tolist()})"
-
-
-NO_RUNS = OffsetRuns()
-
-
-def _pack(numbers: NDArray[np.int64]) -> bytes:
-    import numpy as np  # noqa: PLC0415
-
-    sizes = np.ones(len(numbers), dtype=np.int64)
-    for shift in range(_BITS, 63, _BITS):
-        sizes += numbers >= 1 << shift
-    starts = np.cumsum(sizes) - sizes
-    packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
-    for place in range(int(sizes.max(initial=0))):
-        has = sizes > place
-        part = numbers[has] >> (_BITS * place) & (_MORE - 1)
-        packed[starts[has] + place] = part | np.where(sizes[has] > place + 1, _MORE, 0)
-    return packed.tobytes()
-
-
-def _unpack(packed: bytes) -> NDArray[np.int64]:
-    import numpy as np  # noqa: PLC0415
-
-    view = np.frombuffer(packed, dtype=np.uint8)
-    ends = np.flatnonzero(view < _MORE)
-    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
-    numbers = np.zeros(len(ends), dtype=np.int64)
-    for place in range(int((ends - starts).max(initial=-1)) + 1):
-        has = ends - starts >= place
-        part = view[starts[has] + place].astype(np.int64) & (_MORE - 1)
-        numbers[has] |= part << (_BITS * place)
-    return numbers
-
+from kafkeep.archive.offset_runs import NO_RUNS, OffsetRuns
 
 LAST_OFFSET = 2**63 - 1
 """Kafka's offsets, times and sizes are signed 64-bit numbers: no stored number is larger."""
@@ -181,17 +81,22 @@ class IndexPoint(NamedTuple):
 
 
 class PackedIndex(Sequence[IndexPoint]):
-    """The index of a stored entry, in 40 bytes for each point; equal to a tuple of its points."""
+    """The index of a large entry, in 20 bytes for each point; equal to a tuple of its points.
 
-    __slots__ = ("_numbers",)
+    Offsets and times are relative to the first ones. With numbers that do not fit: in 40 bytes.
+    """
 
-    def __init__(self, points: Sequence[Sequence[Any]]) -> None:
+    __slots__ = ("_base", "_numbers")
+
+    def __init__(self, points: Sequence[IndexPoint]) -> None:
+        time = min((point.min_timestamp for point in points), default=0)
+        offset = points[0].offset if points else 0
+        self._base: tuple[int, ...] = (offset, 0, 0, time, time)
         numbers = list(chain.from_iterable(points))
-        if not set(map(type, numbers)) <= {int} or not set(map(len, points)) <= {_POINT}:
-            raise TypeError("an index contains values that are not integers, or a wrong number")
-        if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
-            raise ValueError("an index contains invalid numbers")
-        self._numbers = array("q", numbers)
+        try:
+            self._numbers = array("I", map(sub, numbers, cycle(self._base)))
+        except OverflowError:
+            self._base, self._numbers = (0,) * _POINT, array("q", numbers)
 
     def __len__(self) -> int:
         return len(self._numbers) // _POINT
@@ -200,13 +105,24 @@ class PackedIndex(Sequence[IndexPoint]):
         if isinstance(at, slice):
             return tuple(map(self.__getitem__, range(len(self))[at]))
         start = range(len(self))[at] * _POINT
-        return IndexPoint._make(self._numbers[start : start + _POINT])
+        return IndexPoint._make(map(add, self._numbers[start : start + _POINT], self._base))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+
+def parse_index(points: Sequence[Sequence[Any]]) -> Sequence[IndexPoint]:
+    """Return the index of a stored entry; TypeError or ValueError when it is not one."""
+    numbers = list(chain.from_iterable(points))
+    if not set(map(type, numbers)) <= {int} or not set(map(len, points)) <= {_POINT}:
+        raise TypeError("an index contains values that are not integers, or a wrong number")
+    if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
+        raise ValueError("an index contains invalid numbers")
+    found = tuple(map(IndexPoint._make, points))
+    return found if len(found) <= 1 else PackedIndex(found)
 
 
 _POINT = len(IndexPoint._fields)
@@ -340,7 +256,7 @@ class Entry:
             format=format_,
             codec=codec,
             sha256=sha256,
-            index=PackedIndex(document["index"]) if "index" in document else (),
+            index=parse_index(document["index"]) if "index" in document else (),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
             runs=OffsetRuns.from_json(document["runs"]) if "runs" in document else NO_RUNS,
             **extras,

@@ -8,7 +8,7 @@ part of the log, so changing it does not disturb a writer.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +24,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.names import ROOT, check_log_name, check_topic_name
-from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, SequenceNaming
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import KeyMissingError, TransientError
@@ -100,28 +100,23 @@ def record_retention(
     raise TransientError(f"{log}: other processes keep changing its retention")
 
 
-def stored_sizes(
-    store: ObjectStore, entries: Collection[Entry], *, among: int | None = None
-) -> dict[str, int]:
-    """Return the sizes of those objects that exist, by key, with as few requests as possible.
+def iter_stored(
+    store: ObjectStore, keys: Collection[str], *, among: int | None = None
+) -> Iterator[ObjectInfo]:
+    """Yield those objects that exist, with as few requests as possible.
 
     ``among`` is the number of objects in their common folder; by default there are no others.
     Listing that folder takes a request for each page, however few of its objects are wanted.
     """
-    if not entries:
-        return {}
-    keys = {entry.key for entry in entries}
     if len(keys) <= -(-(among or len(keys)) // PAGE_OBJECTS):
-        return dict(_heads(store, keys))
-    folder = os.path.commonpath([os.path.dirname(key) for key in keys])
-    listed = store.list(folder + "/" if folder else "")
-    return {info.key: info.size_bytes for info in listed if info.key in keys}
-
-
-def _heads(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, int]]:
-    for key in sorted(keys):
-        with suppress(KeyMissingError):
-            yield key, store.head(key).size_bytes
+        for key in sorted(keys):
+            with suppress(KeyMissingError):
+                yield store.head(key)
+        return
+    folder = os.path.commonpath({os.path.dirname(key) for key in keys})
+    for info in store.list(folder + "/" if folder else ""):
+        if info.key in keys:
+            yield info
 
 
 class Expiry:
@@ -136,7 +131,8 @@ class Expiry:
         """Return the expired objects of one topic, with the reason."""
         if not any(self.rules.topics.get(entry.partition_id.topic) for entry in entries):
             return {}
-        stored = stored_sizes(self._store, entries)
+        wanted = {entry.key for entry in entries}
+        stored = {info.key for info in iter_stored(self._store, wanted)}
         reasons = {e.key: self.reason(e) for e in entries if e.key not in stored}
         return {key: reason for key, reason in reasons.items() if reason is not None}
 

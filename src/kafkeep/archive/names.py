@@ -22,6 +22,7 @@ _NOT_IN_LOG_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _KEPT_CHARACTERS = 100
 _RESERVED = frozenset({"restores"})
 _FOLDER = re.compile(r"([^~]+)(?:~([1-9][0-9]*))?")
+_NO_NAMES = frozenset({"", ".", ".."})
 _UNSAFE = re.compile(f"[{NOT_IN_KEYS}]")
 
 
@@ -101,7 +102,7 @@ def check_key(key: str) -> str:
     of the archive or into a log.
     """
     parts = key.split("/")
-    if any(part in {"", ".", ".."} for part in parts) or parts[0] == ROOT[:-1]:
+    if not _NO_NAMES.isdisjoint(parts) or parts[0] == ROOT[:-1]:
         raise ValueError(f"not a key of a data object: {key[:300]!r}")
     if _UNSAFE.search(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise ValueError(f"not a key of a data object: {key[:300]!r}")

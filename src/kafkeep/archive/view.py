@@ -22,6 +22,7 @@ from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
 from kafkeep.archive.names import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.packed_entries import EntryPacker, PackedEntries
 from kafkeep.archive.read_commits import decode_stored, iter_stored_commits, read_stored_commit
 from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError
@@ -130,18 +131,23 @@ class ArchiveView:
 
     def entries_by_topic(
         self, wanted: Iterable[tuple[str, int]]
-    ) -> dict[tuple[str, int], list[Entry]]:
-        """Return what ``entries`` returns for each topic and incarnation, reading tables once."""
-        found: dict[tuple[str, int], list[Entry]] = {key: [] for key in wanted}
+    ) -> dict[tuple[str, int], dict[int, PackedEntries]]:
+        """Return the entries of each topic and incarnation by partition, reading tables once.
+
+        They are what ``entries`` returns, packed.
+        """
+        found: dict[tuple[str, int], dict[int, EntryPacker]] = {key: {} for key in wanted}
         for entry in self._iter_entries({name for name, _ in found}):
-            place = found.get(entry.partition_id[:2])
-            if place is not None and self.state.counts(
-                entry.partition_id, entry.generation, entry.range.end
-            ):
-                place.append(entry)
-        for entries in found.values():
-            entries.sort(key=lambda entry: (entry.partition_id, entry.range.start))
-        return found
+            pid = entry.partition_id
+            place = found.get(pid[:2])
+            if place is not None and self.state.counts(pid, entry.generation, entry.range.end):
+                if pid.partition not in place:
+                    place[pid.partition] = EntryPacker()
+                place[pid.partition].add(entry)
+        return {
+            key: {number: parts.pop(number).packed() for number in sorted(parts)}
+            for key, parts in found.items()
+        }
 
     def retired(self, topic: str | None = None) -> list[Entry]:
         """Return the retired entries whose objects no other entry uses."""
@@ -173,18 +179,22 @@ class ArchiveView:
 
     def _iter_entries(self, topics: Collection[str] | None) -> Iterator[Entry]:
         """Yield the entries of these topics, or of all. Tables are kept if one topic is wanted."""
-        one = next(iter(topics)) if topics is not None and len(topics) == 1 else None
         for table in self._log.base.tables:
             if table.may_hold(topics):
-                rows = self._load(table, one) if one else load_rows(self._store, self.name, table)
-                with reading(table.key):
-                    for row in rows.entries:
-                        if topics is None or row["topic"] in topics:
-                            yield Entry.from_json(row)
+                yield from self._iter_table(table, topics)
         for step in self._log.tail:
             for entry in step.changes.entries:
                 if topics is None or entry.partition_id.topic in topics:
                     yield entry
+
+    def _iter_table(self, table: TableInfo, topics: Collection[str] | None) -> Iterator[Entry]:
+        # A function of its own: its rows are gone before those of the next table are loaded.
+        one = next(iter(topics)) if topics is not None and len(topics) == 1 else None
+        rows = self._load(table, one) if one else load_rows(self._store, self.name, table)
+        with reading(table.key):
+            for row in rows.entries:
+                if topics is None or row["topic"] in topics:
+                    yield Entry.from_json(row)
 
     def _load(self, table: TableInfo, topic: str) -> TableRows:
         """Return the gaps of a table, and its entries of one topic at least."""

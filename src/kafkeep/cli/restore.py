@@ -163,7 +163,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
                 t.source.topic,
                 t.target,
                 t.target_count,
-                len(t.entries),
+                t.objects,
                 f"up to {t.records:,}" if t.routing.drops or plan.cut else t.records,
                 format_size(t.raw_bytes),
                 format_size(t.read_bytes),
@@ -184,7 +184,7 @@ def _detail_plan(preflight: Any) -> None:
     for topic in plan.topics:
         detail(
             f"{topic.source.topic} into {topic.target}: {topic.target_count:,} partitions, "
-            f"{len(topic.entries):,} objects, {format_size(topic.read_bytes)} to read"
+            f"{topic.objects:,} objects, {format_size(topic.read_bytes)} to read"
         )
     for check in preflight.checks:
         detail(f"{check.verdict.value}: {check.subject}: {check.what}")

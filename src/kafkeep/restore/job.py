@@ -265,7 +265,7 @@ class RestoreJob:
             self.summary.topics[topic] = self.summary.topics.get(topic, 0) + row.body["records"]
             self.summary.bytes += row.body["bytes"]
         self.summary.records = sum(self.summary.topics.values())
-        self.summary.objects = sum(len(topic.entries) for topic in plan.topics)
+        self.summary.objects = sum(topic.objects for topic in plan.topics)
         if plan.exact:
             self.summary.filled = sum(row.body["filled"] for row in rows)
             self.summary.holes = sum(row.body["holes"] for row in rows)

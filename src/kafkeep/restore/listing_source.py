@@ -169,7 +169,7 @@ class ListingSource:
             yield Check(CheckStatus.WARN, key, what)
 
     def _topic_warnings(self, topic: TopicPlan, *, created: bool) -> Iterator[Check]:
-        for sentence in what_objects_lack(topic.entries, self.unlogged):
+        for sentence in what_objects_lack(tuple(topic.entries), self.unlogged):
             yield Check(CheckStatus.WARN, topic.target, sentence)
         if created:
             what = (

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import orjson
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.names import check_topic_name
+from kafkeep.archive.packed_entries import NO_ENTRIES, PackedEntries
 from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.objects.choose_log import choose_incarnation
 from kafkeep.objects.sink.read_windows import with_companions
 from kafkeep.options.option import did_you_mean
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.routing.routing import SAME, Routing, routing_of
-from kafkeep.restore.selection import ALL_TIMES, TimeRange, WindowSlice, select_slices, whole_slices
+from kafkeep.restore.selection import ALL_TIMES, PlannedSlices, TimeRange, select_slices
 
 
 def check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
@@ -68,15 +70,17 @@ class PartitionPlan:
     """The contents of one target partition, in order."""
 
     partition: int
-    entries: tuple[Entry, ...]
+    entries: PackedEntries
     """The objects that are read, whole or in part."""
     ranges: tuple[OffsetRange, ...] | None = None
     """The selected offsets; None means all."""
     times: TimeRange = ALL_TIMES
     end: int = 0
     """The end offset in Kafka when the partition was archived; 0 if irrelevant."""
-    slices: tuple[WindowSlice, ...] = ()
-    """The slices to read, if there is a selection."""
+    selected_records: int = 0
+    """The records of the slices to read, if there is a selection."""
+    selected_bytes: int = 0
+    """Their bytes in the store."""
 
     @property
     def cut(self) -> bool:
@@ -86,31 +90,26 @@ class PartitionPlan:
     @property
     def records(self) -> int:
         """The number of records, each counted once; an upper bound with a selection."""
-        if self.cut:
-            return sum(part.records for part in self.slices)
-        return sum(entry.own_records for entry in self.entries)
+        return self.selected_records if self.cut else self.entries.sums.records
 
     @property
     def raw_bytes(self) -> int:
         """Bytes of their record batches; an estimate if there is a selection."""
-        total = sum(entry.raw_bytes for entry in self.entries)
-        stored = sum(entry.size_bytes for entry in self.entries)
+        _, total, stored = self.entries.sums
         return total * self.read_bytes // stored if self.cut and stored else total
 
     @property
     def read_bytes(self) -> int:
         """Bytes that are read from the store."""
-        if self.cut:
-            return sum(part.stored_bytes for part in self.slices)
-        return sum(entry.size_bytes for entry in self.entries)
+        return self.selected_bytes if self.cut else self.entries.sums.size_bytes
 
-    def all_slices(self) -> tuple[WindowSlice, ...]:
+    def all_slices(self) -> PlannedSlices:
         """Return the slices to read, also without a selection."""
-        return self.slices if self.cut else whole_slices(self.entries)
+        return PlannedSlices(self.entries, self.ranges, self.times)
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> PartitionPlan:
         """Read only the given parts of damaged objects."""
-        if not any(entry.key in parts for entry in self.entries):
+        if not any(key in parts for key, _ in self.entries.iter_sizes()):
             return self
         kept = [part for entry in self.entries for part in parts.get(entry.key, (entry,))]
         return plan_partition(self.partition, kept, self.ranges, self.times, self.end)
@@ -124,13 +123,18 @@ def plan_partition(
     end: int = 0,
 ) -> PartitionPlan:
     """Plan one partition: which of its entries are read, and which parts of them."""
-    ordered = tuple(sorted(entries, key=lambda entry: entry.range))
+    packed = PackedEntries.of(entries)
     if ranges is None and times == ALL_TIMES:
-        return PartitionPlan(partition, ordered, end=end)
-    slices = select_slices(ordered, ranges, times)
+        return PartitionPlan(partition, packed, end=end)
+    slices = select_slices(packed, ranges, times)
     read = {entry.key for part in slices for entry in part.window.entries}
-    wanted = tuple(entry for entry in ordered if entry.key in read)
-    return PartitionPlan(partition, wanted, ranges, times, end, slices)
+    if len(read) < len(packed):
+        packed = PackedEntries.of(entry for entry in packed if entry.key in read)
+    return PartitionPlan(
+        *(partition, packed, ranges, times, end),
+        selected_records=sum(part.records for part in slices),
+        selected_bytes=sum(part.stored_bytes for part in slices),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +187,25 @@ class TopicPlan:
         return sum(partition.read_bytes for partition in self.partitions)
 
     @property
-    def entries(self) -> list[Entry]:
-        """Every entry of the topic."""
-        return [entry for partition in self.partitions for entry in partition.entries]
+    def entries(self) -> Iterator[Entry]:
+        """Every entry of the topic, each built when it is reached."""
+        return chain.from_iterable(partition.entries for partition in self.partitions)
+
+    @property
+    def objects(self) -> int:
+        """The number of its entries."""
+        return sum(len(partition.entries) for partition in self.partitions)
+
+    @property
+    def formats(self) -> frozenset[str]:
+        """The formats of its objects."""
+        return frozenset().union(*(partition.entries.formats for partition in self.partitions))
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The smallest timestamp of its entries; None without any."""
+        times = (partition.entries.oldest_ms for partition in self.partitions)
+        return min((time for time in times if time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +258,8 @@ class RestorePlan:
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> RestorePlan:
         """Read only the given parts of damaged objects; an object may have none."""
+        if not parts:
+            return self
         topics = (
             replace(topic, partitions=tuple(p.with_parts(parts) for p in topic.partitions))
             for topic in self.topics
@@ -279,7 +301,8 @@ class ArchivedTopic:
 
     info: TopicInfo
     target: str
-    entries: tuple[Entry, ...]
+    entries: Mapping[int, PackedEntries]
+    """By partition, of those that have any."""
     ends: Mapping[int, int] = field(default_factory=dict)
     """The end offset of each partition in Kafka when it was archived."""
 
@@ -337,18 +360,16 @@ def _selected(known: Collection[str], options: RestoreOptions) -> Sequence[tuple
 
 def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
     info = topic.info
-    by_partition: dict[int, list[Entry]] = {number: [] for number in range(info.partitions)}
-    for entry in topic.entries:
-        by_partition.setdefault(entry.partition_id.partition, []).append(entry)
     times = TimeRange(options.from_ms, options.until_ms)
     partitions = []
-    for number, entries in sorted(by_partition.items()):
+    for number in sorted({*range(info.partitions), *topic.entries}):
+        entries = topic.entries.get(number, NO_ENTRIES)
         ranges = _picked(info.topic, number, options)
         end = topic.ends.get(number, 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
-    entries = [entry for partition in partitions for entry in partition.entries]
-    routing = routing_of(options, entries)
-    return TopicPlan(info, topic.target, tuple(partitions), routing, len(topic.entries))
+    routing = routing_of(options, chain.from_iterable(part.entries for part in partitions))
+    archived = sum(map(len, topic.entries.values()))
+    return TopicPlan(info, topic.target, tuple(partitions), routing, archived)
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:

@@ -278,7 +278,7 @@ def plan_json(preflight: Preflight) -> dict[str, Any]:
                 "incarnation": t.source.incarnation,
                 "target": t.target,
                 "partitions": t.target_count,
-                "objects": len(t.entries),
+                "objects": t.objects,
                 "records": t.records,
                 "bytes": t.raw_bytes,
                 "read_bytes": t.read_bytes,

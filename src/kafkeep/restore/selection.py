@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
+from kafkeep.archive.packed_entries import PackedEntries
 from kafkeep.errors import PreflightError
 from kafkeep.objects.sink.read_windows import ENVELOPE, Window, first_offset, iter_windows
 
@@ -53,6 +55,44 @@ class WindowSlice:
     def exact(self) -> bool:
         """True if ``records`` is exact."""
         return self.whole and not any(entry.aborted for entry in self.window.entries)
+
+
+class PlannedSlices(Sequence[WindowSlice]):
+    """The slices to read of one partition, selected when they are first used.
+
+    Equal to a tuple of them. A plan, and the pickled work of a task, hold the entries only.
+    """
+
+    __slots__ = ("_entries", "_ranges", "_slices", "_times")
+
+    def __init__(
+        self, entries: PackedEntries, ranges: Sequence[OffsetRange] | None, times: TimeRange
+    ) -> None:
+        self._entries, self._ranges, self._times = entries, ranges, times
+        self._slices: tuple[WindowSlice, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._selected())
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._selected()[at]
+
+    def __iter__(self) -> Iterator[WindowSlice]:
+        return iter(self._selected())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((self._entries, self._times))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlannedSlices, (self._entries, self._ranges, self._times)
+
+    def _selected(self) -> tuple[WindowSlice, ...]:
+        if self._slices is None:
+            self._slices = select_slices(self._entries, self._ranges, self._times)
+        return self._slices
 
 
 def whole_slices(entries: Iterable[Entry]) -> tuple[WindowSlice, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Protocol
 
 from kafkeep.archive.document import read_intact
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.expiry import Expiry, stored_sizes
+from kafkeep.archive.expiry import Expiry, iter_stored
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, load_view, load_views
 from kafkeep.check_result import Check, CheckStatus
@@ -92,10 +93,9 @@ def load_contents(view: ArchiveView, options: RestoreOptions) -> ArchiveContents
     found = view.entries_by_topic((info.topic, info.incarnation) for info, _ in chosen)
     topics = []
     for info, target in chosen:
-        entries = tuple(found[info.topic, info.incarnation])
-        numbers = {*range(info.partitions), *(e.partition_id.partition for e in entries)}
+        entries = found[info.topic, info.incarnation]
         ends = {}
-        for number in numbers:
+        for number in {*range(info.partitions), *entries}:
             pid = PartitionId(info.topic, info.incarnation, number)
             span = view.spans.get(pid)
             ends[number] = max(view.positions.get(pid, 0), span.end if span else 0)
@@ -145,8 +145,8 @@ class LogSource:
 
     def read_options(self, view: ArchiveView, plan: RestorePlan) -> ReadOptions:
         """Return the options that wrote the log's objects; segments need none."""
-        formats = {entry.format for topic in plan.topics for entry in topic.entries}
-        return load_read_options(self.store, view) if formats - {SEGMENT} else NO_OPTIONS
+        has_rows = any(topic.formats - {SEGMENT} for topic in plan.topics)
+        return load_read_options(self.store, view) if has_rows else NO_OPTIONS
 
     def newer_targets(self, view: ArchiveView, plan: RestorePlan) -> list[str]:
         """Compare with the newest commit, unless the options name one."""
@@ -184,6 +184,7 @@ class LogSource:
         return [
             Check(CheckStatus.WARN, topic.target, sentence)
             for topic in plan.topics
+            if topic.formats - {SEGMENT}
             for sentence in what_is_missing(
                 topic.entries, replace(reading, asked=topic.routing.changes)
             )
@@ -208,13 +209,15 @@ def find_missing(
     lost: set[str] = set()
     expired: dict[str, str] = {}
     for topic in plan.topics:
-        entries = {entry.key: entry for entry in topic.entries}
-        there = stored_sizes(store, topic.entries, among=topic.archived_objects)
-        lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
-        for key in lost & entries.keys() - there.keys():
-            reason = expiry.reason(entries[key])
+        missing = dict(chain.from_iterable(p.entries.iter_sizes() for p in topic.partitions))
+        for info in iter_stored(store, missing.keys(), among=topic.archived_objects):
+            if missing.pop(info.key) != info.size_bytes:
+                lost.add(info.key)
+        lost |= missing.keys()
+        for entry in topic.entries if missing else ():
+            reason = expiry.reason(entry) if entry.key in missing else None
             if reason is not None:
-                expired[key] = reason
+                expired[entry.key] = reason
     return frozenset(lost - expired.keys()), expired
 
 

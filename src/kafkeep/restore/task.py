@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,9 +39,9 @@ class TargetWork:
     topic_id: str
     partition: int
     place: TargetPartition
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     est_bytes: int
-    slices: tuple[WindowSlice, ...] | None = None
+    slices: Sequence[WindowSlice] | None = None
     """The slices to read, if not all entries."""
     times: TimeRange = ALL_TIMES
     end: int = 0
@@ -54,7 +54,7 @@ class RouteSource:
     """One archived partition whose records are distributed."""
 
     partition: int
-    slices: tuple[WindowSlice, ...]
+    slices: Sequence[WindowSlice]
     times: TimeRange
 
 
@@ -208,7 +208,7 @@ def read_slices(
     store: ByteRangeReader,
     work: TargetWork,
     bundle: RestoreBundle,
-    slices: tuple[WindowSlice, ...],
+    slices: Sequence[WindowSlice],
     skip: int = 0,
 ) -> Iterator[ReadyBatch]:
     """Yield the selected records of slices, after the skipped ones, routed."""

@@ -13,7 +13,7 @@ from kafkeep.pace import share_of_rate
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import lanes, needs_transactions, transactional_id
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
-from kafkeep.restore.selection import WindowSlice
+from kafkeep.restore.selection import PlannedSlices
 from kafkeep.restore.task import ExactWay, RestoreBundle, Route, RouteSource, TargetWork
 from kafkeep.spark.bundles import pack_evenly
 
@@ -119,7 +119,7 @@ def shares(topic: TopicPlan) -> dict[int, int]:
     }
 
 
-def _slices(plan: RestorePlan, partition: PartitionPlan) -> tuple[WindowSlice, ...] | None:
+def _slices(plan: RestorePlan, partition: PartitionPlan) -> PlannedSlices | None:
     return partition.all_slices() if plan.exact or partition.cut else None
 
 

@@ -5,8 +5,8 @@ import dataclasses
 import orjson
 import pytest
 
-from kafkeep.archive.entry import OffsetRuns
 from kafkeep.archive.entry_tables import TableRows, cut_entries, dump_rows
+from kafkeep.archive.offset_runs import OffsetRuns
 
 TOPICS = ("a", "a-b", "a.b", "aa", "b", "topic")
 TRICKY = '{"topic":"a"},{"codec":"],"first":'

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkeep.archive.entry import NO_RUNS, OffsetRuns
+from kafkeep.archive.offset_runs import NO_RUNS, OffsetRuns
 
 gaps = st.lists(
     st.tuples(st.integers(1, 2**40), st.integers(1, 2**20)), max_size=50

@@ -59,12 +59,12 @@ def test_several_topics_are_read_with_one_pass_over_the_tables(
 ) -> None:
     fill(open_log(checkpoint_every=3), make_entry, 50, topics=("c", "b", "a"))
     view = load_view(store, "backup")
-    expected = {(name, 1): view.entries(name) for name in ("a", "c")}
+    expected = {(name, 1): {0: view.entries(name)} for name in ("a", "c")}
     read: list[str] = []
     get = store.get
     monkeypatch.setattr(store, "get", lambda key: read.append(key) or get(key))
     found = load_view(store, "backup").entries_by_topic([("a", 1), ("c", 1), ("a", 2)])
-    assert found == {**expected, ("a", 2): []}
+    assert found == {**expected, ("a", 2): {}}
     tables = [key for key in read if "/table/" in key]
     assert tables and len(tables) == len(set(tables))
 

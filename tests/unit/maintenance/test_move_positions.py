@@ -16,8 +16,9 @@ from tests.support.archive_builder import (
 )
 
 from kafkeep.archive.commit import Changes, Intent, PlannedRange
-from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange, OffsetRuns, PartitionId
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.offset_runs import NO_RUNS, OffsetRuns
 from kafkeep.archive.view import load_view
 from kafkeep.errors import FencedError, UsageError
 from kafkeep.maintenance.move_positions import BY_REQUEST, move_positions

@@ -14,8 +14,9 @@ import pytest
 from tests.support.stored_sinks import PID, Stored, write_sink
 
 from kafkeep.archive.commit import Changes, Intent, PlannedRange, TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, OffsetRuns
+from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.offset_runs import OffsetRuns
 from kafkeep.archive.view import load_view
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.batch.decode import decode

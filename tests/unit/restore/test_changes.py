@@ -12,6 +12,7 @@ from tests.support.stored_sinks import Stored, write_sink
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.packed_entries import PackedEntries
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.batch.compression import Codec
@@ -25,7 +26,7 @@ from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions, parse_filter
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
 from kafkeep.restore.groups.count_records import count_records_before
-from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
+from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_partition, restore_id
 from kafkeep.restore.routing.plan import check_routing
 from kafkeep.restore.routing.routing import Routing, routing_of
 from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches
@@ -178,7 +179,7 @@ def test_a_filter_of_a_restore_sees_what_transforms_made() -> None:
 
 def test_groups_stand_before_the_same_record_where_others_were_dropped() -> None:
     stored, routing = segment(), Routing(changes=ChangeOptions.of(NO_BOTS))
-    plan = PartitionPlan(0, stored.entries, times=TimeRange())
+    plan = PartitionPlan(0, PackedEntries.of(stored.entries), times=TimeRange())
     asked = [0, 1, 8, 23, 100]
     found = count_records_before(
         stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, routing=routing
@@ -257,7 +258,7 @@ def plan_of(entries: Sequence[Entry], options: RestoreOptions) -> RestorePlan:
         topic="t", incarnation=1, topic_id="", partitions=1, replication_factor=1, configs={}
     )
     routing = routing_of(options, entries)
-    topic = TopicPlan(info, "t", (PartitionPlan(0, tuple(entries)),), routing)
+    topic = TopicPlan(info, "t", (plan_partition(0, entries),), routing)
     return RestorePlan("id", "log", 1, (topic,), routing=routing)
 
 

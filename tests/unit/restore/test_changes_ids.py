@@ -18,7 +18,7 @@ from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument
-from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.routing.plan import check_routing
 from kafkeep.restore.routing.routing import Routing
 from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches
@@ -94,6 +94,6 @@ def test_rows_of_a_sink_are_refused() -> None:
     )
     for entry, expected in ((segment, False), (replace(segment, format="json"), True)):
         routing = Routing(changes=options.changes)
-        topic = TopicPlan(info, "t", (PartitionPlan(0, (entry,)),), routing)
+        topic = TopicPlan(info, "t", (plan_partition(0, (entry,)),), routing)
         checks = check_routing(RestorePlan("id", "log", 1, (topic,), routing=routing), options)
         assert any(check.verdict is CheckStatus.FAIL for check in checks) is expected

@@ -10,6 +10,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.packed_entries import NO_ENTRIES
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.selection import TimeRange
@@ -31,7 +32,7 @@ def view(*ends: int, **others: int) -> Any:
 
 
 def newer(newest: Any, options: RestoreOptions = RENAMED, **picked: Any) -> list[str]:
-    parts = tuple(PartitionPlan(number, (), **picked) for number in range(2))
+    parts = tuple(PartitionPlan(number, NO_ENTRIES, **picked) for number in range(2))
     plan = RestorePlan("id", "backup", 3, (TopicPlan(INFO, "new", parts),))
     return newer_topics(view(10, 20), newest, plan, options)
 

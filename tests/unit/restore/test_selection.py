@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import tracemalloc
+from dataclasses import replace
+
 import pytest
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
@@ -75,6 +79,44 @@ def test_a_plan_counts_what_is_read() -> None:
     assert [entry.key for entry in plan.entries] == ["s0"]
     left = plan_partition(0, [segment(0)], ())
     assert left.cut and not left.entries and left.all_slices() == ()
+
+
+@pytest.mark.parametrize(
+    ("ranges", "times"),
+    [
+        (None, ALL_TIMES),
+        ((OffsetRange(40, 50), OffsetRange(70, 95)), ALL_TIMES),
+        (None, TimeRange(5, 25)),
+        ((OffsetRange(0, 61),), TimeRange(None, 15)),
+        (None, TimeRange(100, None)),
+        ((), ALL_TIMES),
+    ],
+)
+def test_a_plan_has_the_slices_of_its_selection_also_in_a_task(ranges, times) -> None:
+    entries = [segment(start) for start in range(0, 300, 30)]
+    plan = plan_partition(0, entries, ranges, times)
+    expected = select_slices(entries, ranges, times)
+    for slices in (plan.all_slices(), pickle.loads(pickle.dumps(plan.all_slices()))):
+        assert slices == expected and list(slices) == list(expected)
+        assert (len(slices), slices[1:]) == (len(expected), expected[1:])
+    assert plan.records == sum(part.records for part in expected)
+    assert plan.read_bytes == sum(part.stored_bytes for part in expected)
+
+
+@pytest.mark.parametrize("times", [ALL_TIMES, TimeRange(0, 25)])
+def test_a_plan_and_the_work_of_a_task_hold_no_slices(times: TimeRange) -> None:
+    entries = [replace(segment(start), sha256="ab" * 32) for start in range(0, 30_000, 30)]
+    tracemalloc.start()
+    try:
+        plan = plan_partition(0, entries, None, times)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < 500 * len(entries), "with its slices it takes 900 bytes more for each"
+    slices = plan.all_slices()
+    body = pickle.dumps(slices)
+    assert len(slices) >= len(entries)
+    assert pickle.dumps(slices) == body, "also after they were used"
 
 
 def test_rows_without_a_time_are_refused() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.archive.entry import NO_RUNS, OffsetRuns
+from kafkeep.archive.offset_runs import NO_RUNS, OffsetRuns
 from kafkeep.objects.formats.envelope import to_envelope
 from kafkeep.objects.formats.format import Encoder, Format
 from kafkeep.objects.formats.open import open_format

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange
+from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.offset_runs import NO_RUNS
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.unpack import AREA_BYTES

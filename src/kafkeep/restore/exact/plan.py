@@ -9,7 +9,7 @@ inside of a batch are filled with tombstones under a key of kafkeep's own. Tasks
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -31,7 +31,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.units import format_duration
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.read import MAX_BATCH_BYTES
-from kafkeep.restore.selection import WindowSlice
+from kafkeep.restore.selection import WindowSlice, whole_slices
 
 HOLE_MS = 7
 """Duration of one empty transaction; it fills one offset of every waiting partition of a task."""
@@ -53,7 +53,9 @@ class Filling:
 
 def filling(partition: PartitionPlan) -> Filling:
     """Count the holes by the log; a selection by time is known only after reading."""
-    slices = partition.all_slices()
+    slices: Sequence[WindowSlice] = partition.all_slices()
+    if not partition.cut:  # the first window and the last one are enough
+        slices = whole_slices((*partition.entries[:1], *partition.entries[-1:]))
     if not slices:
         return Filling(0 if partition.cut else partition.end, 0)
     main = slices[0].window.entries[0]
@@ -90,8 +92,9 @@ def check_exact(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
 
 
 def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
-    rows = [e for e in topic.entries if e.own_records and e.format != SEGMENT]
-    for entry in rows:
+    has_rows = topic.formats - {SEGMENT}
+    rows = (e for e in topic.entries if e.own_records and e.format != SEGMENT)
+    for entry in rows if has_rows else ():
         if entry.converter != ENVELOPE and first_offset(entry) is None:
             yield Check(
                 CheckStatus.FAIL,
@@ -233,7 +236,7 @@ Step = Send | Hole | Trim
 class ReadPieces(Protocol):
     """Reads the records of slices, in order; batches may have holes."""
 
-    def __call__(self, slices: tuple[WindowSlice, ...]) -> Iterator[ReadyBatch]:
+    def __call__(self, slices: Sequence[WindowSlice]) -> Iterator[ReadyBatch]:
         """Yield the records as batches."""
 
 
@@ -241,7 +244,7 @@ class ReadPieces(Protocol):
 class ExactPartition:
     """The contents of one target partition, and its end offset."""
 
-    slices: tuple[WindowSlice, ...]
+    slices: Sequence[WindowSlice]
     end: int
     """The offset up to which the partition is filled after its last record."""
     tombstones: bool

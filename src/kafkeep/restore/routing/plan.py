@@ -23,7 +23,7 @@ _BYTES = {kind.rpartition(".")[2] for kind in (ConverterClass.BYTES, ConverterCl
 
 def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
     """Return the oldest possible time of a restored record; None if there is none."""
-    oldest = min((entry.min_timestamp for entry in topic.entries), default=None)
+    oldest = topic.oldest_ms
     if oldest is not None and options.from_ms is not None:
         oldest = max(oldest, options.from_ms)
     return oldest if oldest is None or oldest < 0 else oldest + topic.routing.shift_ms

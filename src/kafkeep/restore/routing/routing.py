@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkeep.archive.entry import Entry
@@ -47,7 +47,7 @@ class Routing:
 SAME = Routing()
 
 
-def routing_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Routing:
+def routing_of(options: RestoreOptions, entries: Iterable[Entry] = ()) -> Routing:
     """Return the routing of the options; a time field is used only if objects hold no times."""
     changes = options.changes
     if changes is not None and not changes.transforms and all(holds_times(e) for e in entries):

@@ -20,7 +20,16 @@ from kafkeep.kafka.batch.scan import scan_batches
 from kafkeep.objects.encode_batches import iter_ready_batches
 from kafkeep.objects.sink.read_windows import Window
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.exact.plan import ExactPartition, Hole, Send, Trim, check_exact, count_before
+from kafkeep.restore.exact.plan import (
+    ExactPartition,
+    Filling,
+    Hole,
+    Send,
+    Trim,
+    check_exact,
+    count_before,
+    filling,
+)
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.selection import TimeRange, WindowSlice
 
@@ -73,6 +82,19 @@ def rows(offsets: list[int]) -> pa.RecordBatch:
         ],
         schema=RECORD_SCHEMA,
     )
+
+
+@pytest.mark.parametrize(
+    ("ranges", "found"),
+    [
+        ([], Filling(40, 0)),
+        ([(5, 15, 8)], Filling(5, 27)),
+        ([(20, 30, 0), (5, 15, 8), (15, 20, 5)], Filling(5, 22)),
+        ([(5, 15, 8), (30, 60, 1)], Filling(5, 46)),
+    ],
+)
+def test_holes_are_counted_from_the_first_record_to_the_end(ranges, found: Filling) -> None:
+    assert filling(plan_partition(0, [entry(*one) for one in ranges], end=40)) == found
 
 
 class Source:

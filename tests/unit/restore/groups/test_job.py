@@ -10,6 +10,7 @@ from tests.support.archive_builder import build_archive, partition
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.packed_entries import NO_ENTRIES
 from kafkeep.archive.view import load_view
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, TransientError
@@ -33,7 +34,7 @@ from kafkeep.store.memory import MemoryStore
 INFO = TopicInfo(
     topic="t", incarnation=1, topic_id="archived", partitions=1, replication_factor=1, configs={}
 )
-TOPIC = TopicPlan(INFO, "t", (PartitionPlan(0, ()),))
+TOPIC = TopicPlan(INFO, "t", (PartitionPlan(0, NO_ENTRIES),))
 PLAN = RestorePlan("id", "log", 1, (TOPIC,))
 MOVES = GroupPlan((GroupMove("g", "t", 0, 10, 4),))
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.packed_entries import NO_ENTRIES
 from kafkeep.errors import DamagedError, PreflightError, UsageError
 from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.scan import min_timestamps, scan_batches
@@ -31,7 +32,10 @@ INFO = TopicInfo(
     topic="t", incarnation=2, topic_id="", partitions=2, replication_factor=1, configs={}
 )
 PLAN = RestorePlan(
-    "id", "log", 1, (TopicPlan(INFO, "new", (PartitionPlan(0, ()), PartitionPlan(1, ()))),)
+    "id",
+    "log",
+    1,
+    (TopicPlan(INFO, "new", (PartitionPlan(0, NO_ENTRIES), PartitionPlan(1, NO_ENTRIES))),),
 )
 ARCHIVED = {
     "g": {PartitionId("t", 2, 0): 10, PartitionId("t", 2, 1): 20, PartitionId("t", 1, 0): 5},

@@ -8,6 +8,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.packed_entries import PackedEntries
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.options.restore import (
@@ -106,7 +107,8 @@ def topic_of(routing: Routing, *, left_out: int | None = None, count: int = 3) -
     )
     none: tuple[OffsetRange, ...] = ()
     partitions = tuple(
-        PartitionPlan(n, (segment(),), ranges=none if n == left_out else None) for n in range(count)
+        PartitionPlan(n, PackedEntries.of((segment(),)), ranges=none if n == left_out else None)
+        for n in range(count)
     )
     return TopicPlan(info, "new", partitions, routing)
 

@@ -15,7 +15,7 @@ from tests.support.fake_kafka import FakeLog, fake_logs
 from tests.support.stored_sinks import JSON, Stored, write_sink
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.archive.entry import NO_RUNS
+from kafkeep.archive.offset_runs import NO_RUNS
 from kafkeep.connect.catalog.messages.archived_source import ArchivedSource
 from kafkeep.connect.catalog.messages.browse import (
     WorkLimits,
