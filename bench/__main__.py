@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ NEEDED_BYTES = 12 << 30
 def main() -> None:
     """Run the chosen cases on services of their own."""
     asked = _asked()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops its services, too
     folder = Path(tempfile.mkdtemp(prefix="kafkeep-bench-", dir=asked.folder))
     status = start(DevOptions(folder=folder, secure=True), progress=_say)
     os.environ.update({**status.s3.environment, RESIDENT_VARIABLE: "off"})

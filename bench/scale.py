@@ -1,15 +1,18 @@
 """What planning, committing, opening and restoring cost at 100,000 partitions, 10,000,000 objects.
 
 Nothing runs but the driver's part: the planner, the commit log and its tables, and the plan of a
-restore, on a local folder. ``python -m bench.scale`` prints the table without starting services.
+restore, on a local folder. ``python -m bench.scale`` prints the table without starting services,
+``python -m bench.scale 10000000`` that of one number of entries.
 Seconds are of CPU: all of it runs in one thread, and other processes do not change them.
 """
 
 from __future__ import annotations
 
 import gc
+import pickle
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,8 +49,6 @@ from kafkeep.store.open import open_store
 T = TypeVar("T")
 SIZES = ((1_000, 10_000), (10_000, 100_000), (100_000, 1_000_000), (100_000, 10_000_000))
 """Partitions and entries."""
-LARGEST_WHOLE_RESTORE = 1_000_000
-"""A plan holds every entry in memory, about 1 KB of each."""
 GROWN = 64
 """The partitions with new records in a cycle of a backup that is caught up."""
 FOLLOWED = 8
@@ -56,11 +57,21 @@ FOLLOWED = 8
 
 def scale(*_: object) -> Numbers:
     """Return the numbers of all sizes."""
+    return planning() | logs(SIZES)
+
+
+def planning() -> Numbers:
+    """Return the numbers of a backup's planner."""
     numbers: Numbers = {}
     for partitions in sorted({size for size, _ in SIZES}):
         numbers |= _planning(partitions)
-    numbers |= _catching_up()
-    for partitions, entries in SIZES:
+    return numbers | _catching_up()
+
+
+def logs(sizes: Iterable[tuple[int, int]]) -> Numbers:
+    """Return the numbers of logs of these sizes."""
+    numbers: Numbers = {}
+    for partitions, entries in sizes:
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
             store = CountingStore(
                 open_store(folder, StorageOptions(), create=True), entries // partitions
@@ -115,6 +126,7 @@ def _log_costs(store: CountingStore, partitions: int, entries: int) -> Numbers:
         numbers[f"{what}, {size}: requests"] = cost.requests
         numbers[f"{what}, {size}: KB"] = cost.moved_bytes / 1000
         numbers[f"{what}, {size}: MB of memory"] = cost.peak_mb
+        print(f"  {what}, {size}: {cost.seconds:.3f} s, {cost.peak_mb:.0f} MB", flush=True)
 
     opened = _measured(lambda: CommitLog.open(store, LOG, writer="w", now_ms=now_ms), store)
     note("open the log", opened)
@@ -145,11 +157,17 @@ def _log_costs(store: CountingStore, partitions: int, entries: int) -> Numbers:
     )
     gained = _plan(store, (topic_name(0),), newest)
     note(f"check {FOLLOWED} new objects of it", _measured(partial(check, gained), store))
-    if entries <= LARGEST_WHOLE_RESTORE:
-        every = _measured(lambda: _plan(store), store)
-        note("plan a restore of all", every)
-        note("check all objects", _measured(partial(check, every.value), store))
+    every = _measured(lambda: _plan(store), store)
+    note("plan a restore of all", every)
+    note("check all objects", _measured(partial(check, every.value), store))
+    numbers[f"entries of the tasks of all, {size}: MB"] = _pickled_mb(every.value)
     return numbers
+
+
+def _pickled_mb(plan: RestorePlan) -> float:
+    """Return the size of the entries that the tasks of a restore are sent, one topic at a time."""
+    sizes = (len(pickle.dumps([p.entries for p in topic.partitions])) for topic in plan.topics)
+    return sum(sizes) / 1e6
 
 
 def _plan(
@@ -203,5 +221,7 @@ def _memory(name: str) -> float:
 
 
 if __name__ == "__main__":
-    for key, value in scale().items():
+    gc.set_threshold(20_000)  # as the commands do
+    chosen = [size for size in SIZES if f"{size[1]}" in sys.argv[1:]]
+    for key, value in (logs(chosen) if chosen else scale()).items():
         print(f"  {key:<75} {value:>14,.3f}")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from kafkeep.archive.checkpoint import Checkpoint, encode_root
 from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit, LogSpan, TopicInfo
 from kafkeep.archive.document import digest_of
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.entry_tables import TableInfo, TableRows, write_table
 from kafkeep.archive.expiry import PAGE_OBJECTS
 from kafkeep.archive.keys import checkpoint_key, data_key, log_key
@@ -77,20 +78,22 @@ def topic_name(number: int) -> str:
 
 
 def simulated_entry(pid: PartitionId, number: int) -> Entry:
-    """Return the entry of an object of a partition."""
+    """Return the entry of an object of a partition, with a digest of its own."""
+    key, first_ms = data_key(pid, number * RECORDS, ".log.zst"), 1_700_000_000_000 + number
     return Entry(
-        key=data_key(pid, number * RECORDS, ".log.zst"),
+        key=key,
         partition_id=pid,
         topic_id="nHwKGNVUQjCSmcLkWAH-jw",
         range=OffsetRange(number * RECORDS, number * RECORDS + RECORDS),
         records=RECORDS,
-        min_timestamp=1_700_000_000_000 + number,
-        max_timestamp=1_700_000_001_000 + number,
+        min_timestamp=first_ms,
+        max_timestamp=first_ms + 1000,
         size_bytes=SIZE_BYTES,
         raw_bytes=300_000,
         format="segment",
         codec="zstd",
-        sha256="0123456789abcdef" * 4,
+        sha256=sha256(key.encode()).hexdigest(),
+        index=(IndexPoint(number * RECORDS, 0, 0, first_ms, first_ms + 1000),),
     )
 
 
@@ -159,7 +162,8 @@ def _iter_rows(ids: list[PartitionId], entries: int) -> Iterator[TableRows]:
                     **template,
                     "topic": pid.topic,
                     "partition": pid.partition,
-                    "key": data_key(pid, number * RECORDS, ".log.zst"),
+                    "key": (key := data_key(pid, number * RECORDS, ".log.zst")),
+                    "sha256": sha256(key.encode()).hexdigest(),
                 }
             )
             if len(rows) == ROWS_PER_TABLE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -56,12 +58,14 @@ def fill(
     *,
     is_late: bool = False,
     is_spread: bool = True,
+    is_varied: bool = False,
     **producer: object,
 ) -> None:
     """Produce ``records`` JSON records of about 170 bytes, as many to each partition.
 
     Late ones are of any hour of a week, each of another than the one before. Unless they are
-    spread, one partition is filled after the other: batches are large in any number of them.
+    spread, one partition is filled after the other: batches are large in any number of them. Varied
+    ones have a note of their own, which does not compress well.
     """
     client = Producer(
         {
@@ -73,7 +77,8 @@ def fill(
         }
     )
     for i in range(records):
-        value = VALUE % (i, i % 9973, (i * 7919) % 1000, WORDS[i * 31 % 6])
+        note = os.urandom(32).hex().encode() if is_varied else WORDS[i * 31 % 6]
+        value = VALUE % (i, i % 9973, (i * 7919) % 1000, note)
         time_ms = WEEK_MS + i * 61 % 168 * HOUR_MS if is_late else 0  # 0 is now
         partition = i % partitions if is_spread else i * partitions // records
         while True:
