@@ -161,12 +161,16 @@ class RestoreJob:
 
     def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
         """Write everything; resumes an interrupted run of the same restore."""
+        return self.write(preflight, self.prepare(preflight), run_tasks)
+
+    def prepare(self, preflight: Preflight) -> RestoreDocument:
+        """Create and configure the targets; needs no tasks. A run that ends now is resumable."""
         require_pass(preflight.checks)
         plan = preflight.plan
         assert preflight.target is not None, "preflight() comes first"
         self.source.save_selection(self.documents, plan.id)
         self._abort_open_transactions(plan, preflight.document)
-        document = prepare(
+        return prepare(
             plan,
             preflight.target,
             preflight.document,
@@ -176,6 +180,12 @@ class RestoreJob:
             now_ms=self.now_ms,
             put_schemas=partial(preflight.schemas.put, self.summary) if preflight.schemas else dict,
         )
+
+    def write(
+        self, preflight: Preflight, document: RestoreDocument, run_tasks: RunTasks
+    ) -> RestoreSummary:
+        """Write the records, then move the groups; ``prepare`` returned the document."""
+        plan = preflight.plan
         self.summary.id, self.summary.commit = plan.id, plan.commit
         self.summary.lost = sorted(preflight.lost)
         work = work_of(plan, document)

@@ -63,11 +63,14 @@ def run_restore(
         require_pass(preflight.checks)
         if options.dry_run:
             return job.summary
+        began = time.monotonic()
+        document = job.prepare(preflight)  # while Spark starts: Kafka needs time for partitions
+        preparing = time.monotonic() - began
         running = background.session()
         job.slots = running.slots
         started = time.monotonic()
-        summary = job.run(preflight, running.run_tasks)
-        summary.seconds = time.monotonic() - started
+        summary = job.write(preflight, document, running.run_tasks)
+        summary.seconds = preparing + time.monotonic() - started
     summary.start_seconds = started - background.launched_at
     return summary
 
