@@ -8,12 +8,14 @@ Each other release of Python has an environment of its own, if this machine has 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -148,7 +150,7 @@ def spark_environment(name: str, folder: Path, version: str) -> Path:
     base = sysconfig.get_path("purelib")
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in pins if not line.startswith(("pyspark==", "py4j=="))]
-    wanted = "\n".join([base, *pins, (ROOT / "pyproject.toml").read_text()])
+    wanted = "\n".join([base, *pins, dependencies()])
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", home], check=True)
@@ -169,7 +171,7 @@ def python_environment(name: str, folder: Path, creator: Path) -> Path:
     home = folder / name
     python, stamp = home / "bin" / "python", home / ".installed"
     constraints = ROOT / "constraints.txt"
-    wanted = constraints.read_text() + (ROOT / "pyproject.toml").read_text()
+    wanted = constraints.read_text() + dependencies()
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
     subprocess.run([creator, "-m", "venv", "--clear", home], check=True)
@@ -178,6 +180,12 @@ def python_environment(name: str, folder: Path, creator: Path) -> Path:
     subprocess.run([python, "-m", "kafkeep.objects.compile_kernels"], check=True)
     stamp.write_text(wanted)
     return python
+
+
+def dependencies() -> str:
+    """Return what an environment is made from, besides pins: it is made anew when that changes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return json.dumps([project["dependencies"], project["optional-dependencies"]])
 
 
 def find_python(version: str) -> Path | None:
