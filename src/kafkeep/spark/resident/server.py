@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from kafkeep.clock import now_ms
 from kafkeep.errors import EnvironmentFault
@@ -40,6 +41,8 @@ from kafkeep.spark.resident.record import (
 from kafkeep.spark.session import context_of, owned_jvm, start_session, stop_session
 
 _LOOK_SECONDS = 0.5
+_FIRST_THAT_MAKES_SESSIONS = (4, 2)
+"""Before, a Spark Connect server refuses its clients while the driver has no session."""
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -61,6 +64,8 @@ def run(settings: dict[str, Any]) -> None:
     context = context_of(session)
     if context is None or owned_jvm() is not jvm:
         raise EnvironmentFault("the resident session has no driver or JVM of its own")
+    if tuple(map(int, runtime.spark.split(".")[:2])) < _FIRST_THAT_MAKES_SESSIONS:
+        SparkSession(context)
     record = SessionRecord(
         host=socket.gethostname(),
         pid=os.getpid(),
