@@ -72,12 +72,15 @@ TASK_BYTES = 128 << 20
 def register(session: SparkSession) -> None:
     """Make the format known to a session, with the number of tasks that it runs at once now.
 
-    Spark plans a read in a process that knows neither the session nor its executors. A session that
-    found the format by itself therefore counts the cores of the driver's machine.
+    The executors of a cluster are awaited if the session has just started. Spark plans a read in a
+    process that knows neither the session nor its executors. A session that found the format by
+    itself therefore counts the cores of the driver's machine.
     """
-    from kafkeep.spark.slots import task_slots  # noqa: PLC0415 - tasks read without it
+    from kafkeep.spark import slots  # noqa: PLC0415 - tasks read without it
 
-    bound = type(KafkeepSource.__name__, (KafkeepSource,), {"slots": task_slots(session)})
+    if slots.runs_on_cluster(session):
+        slots.await_executors(session)
+    bound = type(KafkeepSource.__name__, (KafkeepSource,), {"slots": slots.task_slots(session)})
     session.dataSource.register(bound)
 
 
