@@ -36,6 +36,7 @@ def test_a_verb_that_starts_services_names_the_extra_with_the_s3_server(
     java.chmod(0o755)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the demo sets it for its Spark
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert cli.run(*command, "--folder", str(tmp_path / "services")) == 1
     assert cli.err.splitlines()[-2:] == [
