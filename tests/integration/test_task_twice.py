@@ -10,7 +10,7 @@ from tests.support.cluster import Cluster, until
 from tests.support.independent_client import assert_same, dump
 from tests.support.kills import Trial
 from tests.support.run_kafkeep import Outcome, kafkeep
-from tests.support.spark_cluster import EXECUTORS, FAILPOINTS, spark_cluster, spark_conf
+from tests.support.spark_cluster import EXECUTORS, spark_cluster, spark_conf
 
 from kafkeep.dev import DevStatus
 
@@ -62,7 +62,6 @@ def test_of_two_attempts_at_once_one_is_committed(trial: Trial, tmp_path: Path) 
         conf = {
             **EAGER,
             **EXECUTORS,
-            **FAILPOINTS,
             "spark.master": fleet.address,
             "spark.executor.cores": "2",
             "spark.eventLog.enabled": "true",

@@ -17,9 +17,6 @@ from tests.support.waiting import PATIENCE_S, until
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTORS = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 """Settings of an application: small executors, and a driver that they reach."""
-FAILPOINTS = {"spark.python.daemon.module": "kafkeep.spark.worker_daemon"}
-"""Settings of an application whose tasks pass the failpoints that their worker was started with."""
-
 
 _DAEMONS = {
     "SPARK_DAEMON_MEMORY": "256m",

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.jvm import (
     Jvm,
-    can_start_lean,
+    can_launch,
     is_jvm_waiting,
     launch_jvm,
     take_prelaunched,
@@ -28,7 +29,7 @@ from kafkeep.spark.session import (
     start_session,
     stop_session,
 )
-from kafkeep.spark.slots import await_executors, runs_on_cluster
+from kafkeep.spark.slots import await_executors, runs_on_cluster, slots_of_executors
 from kafkeep.spark.tasks import TaskRunner
 
 
@@ -74,7 +75,7 @@ class BackgroundSession:
         self._borrowed = active_session() is not None
         if not self._borrowed:
             self._claim = take_claim(self._options)
-        if not self._borrowed and self._claim is None and can_start_lean(self._options):
+        if not self._borrowed and self._claim is None and can_launch(self._options):
             self._jvm = take_prelaunched(self._options) or launch_jvm(self._options)
         self.launched_at = self._jvm.launched_at if self._jvm else time.monotonic()
         self._starting = self._starter.submit(self._start)
@@ -156,9 +157,19 @@ class BackgroundSession:
         runner = TaskRunner(start_session(self._options, jvm=self._jvm))
         if self._jvm is not owned_jvm():  # it did not start
             self._jvm = None
-        on_cluster = runs_on_cluster(runner.driver)
-        if on_cluster:
-            await_executors(runner.driver)
-        # Local workers are forked from a process that has loaded everything.
-        runner.run_first_job(self._first, preload=self._options.preload if on_cluster else ())
+        if runs_on_cluster(runner.driver):
+            self._prepare_executors(runner)
+        else:  # workers are forked from a process that has loaded everything
+            runner.run_first_job(self._first)
         return runner
+
+    def _prepare_executors(self, runner: TaskRunner) -> None:
+        """Run the first job on the executors as they come, and again for those that came late."""
+        prepare = partial(runner.run_first_job, self._first, preload=self._options.preload)
+        slots = slots_of_executors(runner.driver)
+        with ThreadPoolExecutor(1, thread_name_prefix="executors") as waiting:
+            awaited = waiting.submit(await_executors, runner.driver)
+            prepare()
+            awaited.result()
+        if slots_of_executors(runner.driver) > slots:
+            prepare()

@@ -157,12 +157,16 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def _last_python_error(text: str) -> tuple[str, str]:
-    """Find the exception's line, the first not indented, behind the last traceback."""
-    _, found, tail = text.rpartition("Traceback (most recent call last):")
+    """Find the exception's line, the first that is not indented more, behind the last traceback.
+
+    Spark indents the traceback of a daemon that did not start.
+    """
+    before, found, tail = text.rpartition("Traceback (most recent call last):")
     if not found:
         return "", ""
+    indent = before[len(before.rstrip(" ")) :]
     for line in tail.splitlines()[1:]:
-        if line.startswith(" ") or not line.strip():
+        if line.startswith(f"{indent} ") or not line.strip():
             continue
         match = _PYTHON_ERROR.match(line.strip())
         return (match["kind"], match["text"]) if match else (line.strip(), "no message")

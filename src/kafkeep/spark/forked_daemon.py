@@ -74,6 +74,7 @@ def can_fork(options: SparkOptions) -> bool:
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     return (
         sys.platform == "linux"
+        and options.is_local
         and threading.active_count() == 1
         and python == sys.executable
         and not any(key.startswith(_OWN_WORKERS) for key in options.conf)

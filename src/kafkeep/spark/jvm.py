@@ -1,8 +1,9 @@
-"""Spark's JVM for a local master: start it, stop it, and read its memory and threads.
+"""Spark's JVM: start it, stop it, and read its memory and threads.
 
-``spark-submit`` starts a first JVM only to work out how to start the second one. A local master
-needs no such work, so this module starts the gateway directly. That saves one JVM, keeps its output
-in a file of its own, and keeps the class path the same, as the class-data archive requires.
+``spark-submit`` starts a first JVM only to work out how to start the second one. A local master or
+a standalone cluster needs no such work, so this module starts the gateway directly. That saves one
+JVM, keeps its output in a file of its own, and keeps the class path the same, as the class-data
+archive requires.
 
 This module does not import pyspark: the JVM starts while Python imports the rest.
 """
@@ -28,7 +29,7 @@ from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import SparkOptions, require_java
 from kafkeep.spark.class_archive import ClassArchive
 from kafkeep.spark.daemon_handover import SOCKET_VARIABLE
-from kafkeep.spark.failure import KEEP_LOG_HINT, find_cause, named_log
+from kafkeep.spark.failure import KEEP_LOG_HINT, SparkLog, find_cause, named_log
 from kafkeep.spark.forked_daemon import ForkedDaemon, can_fork, fork_daemon, socket_of
 from kafkeep.spark.internals.gateway import (
     GATEWAY_CLASS,
@@ -56,7 +57,6 @@ _JVM_FLAGS = (
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     "-Djdk.reflect.useDirectMethodHandle=false",
     "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Djava.net.preferIPv4Stack=true",
     # The JVM only schedules: start-up is what it spends its time on.
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -64,6 +64,7 @@ _JVM_FLAGS = (
     "-Xshare:auto",
     "-Xlog:disable",
 )
+_IPV4 = "-Djava.net.preferIPv4Stack=true"
 # Workers take and free buffers of some megabytes all the time. Left to itself, glibc hands each
 # back to the kernel, and every page of the next one costs a fault: a tenth of a worker's time.
 # Kafka's answers are received by a thread of their own. With an arena of its own, one answer takes
@@ -89,14 +90,33 @@ _BESIDE_CORE = (
 """Jars of Spark SQL, of Hive, of machine learning, of other masters: half of all that there is."""
 _NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
 _NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", GATEWAY_PORT)
+_OF_CLUSTERS = ("spark.files", "spark.archives", "spark.kerberos.", "spark.driver.default")
+_OF_CLUSTERS_ENV = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_SUBMIT_OPTS")
 
 
 def can_start_lean(options: SparkOptions) -> bool:
-    """Whether nothing was asked for that only ``spark-submit`` can arrange."""
-    if not options.is_local or os.name != "posix":
+    """Whether tasks run here, and nothing was asked for that only ``spark-submit`` can arrange."""
+    return options.is_local and _needs_no_submit(options)
+
+
+def can_launch(options: SparkOptions) -> bool:
+    """Whether ``launch_jvm`` can start the driver: of a local master, or of a standalone cluster.
+
+    A cluster's driver may need more from files and the environment, which ``spark-submit`` reads.
+    """
+    if options.is_local:
+        return can_start_lean(options)
+    if options.remote is not None or not options.master.startswith("spark://"):
         return False
+    asked = any(key.startswith(_OF_CLUSTERS) for key in options.conf)
+    asked = asked or any(os.environ.get(name) for name in _OF_CLUSTERS_ENV)
+    return not asked and _needs_no_submit(options) and not (spark_home() / "conf").exists()
+
+
+def _needs_no_submit(options: SparkOptions) -> bool:
     asked = any(key.startswith(_NEEDS_SUBMIT) for key in options.conf)
-    return not asked and not any(os.environ.get(name) for name in _NEEDS_SUBMIT_ENV)
+    asked = asked or any(os.environ.get(name) for name in _NEEDS_SUBMIT_ENV)
+    return os.name == "posix" and not asked
 
 
 @dataclass(slots=True)
@@ -110,6 +130,8 @@ class Jvm:
     may_be_killed: bool = True
     """Whether it has nothing to do when it ends."""
     stop_seconds: float = _STOP_SECONDS
+    kept_log: SparkLog | None = None
+    """The log of a cluster's driver, which messages name."""
     launched_at: float = field(default_factory=time.monotonic)
     daemon: ForkedDaemon | None = None
     """The daemon of its workers, if it was forked from this process."""
@@ -163,15 +185,17 @@ def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
     """
     java = require_java(quick=True)
     home = spark_home()
+    kept = None if options.is_local else SparkLog.create()
     named = named_log()
     folder = _make_folder()
-    log = named or folder / "spark.log"
-    core_only = not options.sql and not options.conf
+    log = kept.path if kept is not None else named or folder / "spark.log"
+    core_only = options.is_local and not options.sql and not options.conf
     jars = _class_path(home, core_only=core_only)
     archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS, core_only=core_only)
     command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(write_to)]
     command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
     command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
+    command += [_IPV4] if options.is_local else []
     command += [GATEWAY_CLASS]
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -182,7 +206,9 @@ def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
             env=_environment(options, home, folder),
             process_group=0,  # Ctrl-C is for the driver: it cancels the job, then ends the JVM
         )
-    jvm = Jvm(process, folder, log, archive, may_be_killed=write_to is None)
+    # A cluster's driver takes leave of its master.
+    may_be_killed = write_to is None and options.is_local
+    jvm = Jvm(process, folder, log, archive, may_be_killed=may_be_killed, kept_log=kept)
     atexit.register(jvm.stop)
     return jvm
 
@@ -196,7 +222,7 @@ def prelaunch_jvm(options: SparkOptions) -> None:
     Python imports pyspark and the rest meanwhile, which saves about a second. Does nothing when
     pyspark is loaded already: a session may exist, and there is nothing to save.
     """
-    if not _prelaunched and "pyspark" not in sys.modules and can_start_lean(options):
+    if not _prelaunched and "pyspark" not in sys.modules and can_launch(options):
         _prelaunched.append((options, launch_jvm(options)))
 
 
@@ -270,7 +296,7 @@ def _environment(options: SparkOptions, home: Path, folder: Path) -> Mapping[str
         "PYTHONHASHSEED": "0",
         "SPARK_CONNECT_MODE": "0",
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if options.is_local else {}),
         "SPARK_SCALA_VERSION": "2.13",
         PRELOAD_VARIABLE: ",".join(options.preload),
         SOCKET_VARIABLE: str(socket_of(folder)),

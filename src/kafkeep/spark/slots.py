@@ -57,6 +57,12 @@ def runs_on_cluster(session: Session) -> bool:
     return context is not None and context.master.partition("[")[0] != "local"
 
 
+def slots_of_executors(session: Session) -> int:
+    """Return how many tasks a cluster's executors run at once now: 0 while none of them runs."""
+    context = context_of(session)
+    return 0 if context is None else classic.concurrent_tasks(context) or 0
+
+
 def await_executors(session: Session) -> None:
     """Wait for a cluster's executors, which start at about the same time: the first work is theirs.
 

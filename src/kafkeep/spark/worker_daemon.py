@@ -1,8 +1,9 @@
-"""The daemon that Spark forks local Python workers from: ``python -m kafkeep.spark.worker_daemon``.
+"""The daemon that Spark forks Python workers from: ``python -m kafkeep.spark.worker_daemon``.
 
-A worker would otherwise import pyarrow, numba and the task's modules by itself, which takes about
-a second. The daemon imports them once, and its workers inherit them. What it imports must not open
-connections or start threads: neither survives a fork.
+It runs on this machine for a local master, and beside each executor of a cluster. A worker would
+otherwise import pyarrow, numba and the task's modules by itself, which takes about a second. The
+daemon imports them once, and its workers inherit them. What it imports must not open connections or
+start threads: neither survives a fork.
 """
 
 from __future__ import annotations
@@ -51,11 +52,18 @@ def leave_out_zips(path: list[str]) -> list[str]:
     return [entry for entry in path if not os.path.realpath(entry).startswith(home)]
 
 
+_loaded: set[str] = set()
+"""Names that this process has loaded, or the daemon before it forked this one."""
+
+
 def preload(name: str) -> None:
-    """Import ``module``, or import it and call ``module:function``.
+    """Import ``module``, or import it and call ``module:function``, once in a process.
 
     A failure is not reported here: the task that needs the module meets it and reports it.
     """
+    if name in _loaded:
+        return
+    _loaded.add(name)
     module, _, function = name.partition(":")
     with suppress(Exception):  # also when the variable is empty
         loaded = import_module(module)
@@ -90,4 +98,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    import_module("kafkeep.spark.worker_daemon").run()  # whose ``_loaded`` tasks find

@@ -48,6 +48,11 @@ def test_other_errors_are_named() -> None:
         ("ModuleNotFoundError: No module named 'kafkeep'", "No module named 'kafkeep'"),
         ("/usr/bin/python3: No module named kafkeep", "No module named kafkeep"),
         (
+            "  /usr/bin/python3: Error while finding module specification for"
+            " 'kafkeep.spark.worker_daemon' (ModuleNotFoundError: No module named 'kafkeep')",
+            "No module named 'kafkeep'",
+        ),
+        (
             "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"
             " different version: 3.9",
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9",
@@ -61,6 +66,27 @@ def test_executors_without_this_kafkeep_are_a_fault_of_the_environment(
     assert isinstance(found, EnvironmentFault)
     assert found.message == f"the Python of Spark's executors cannot run backup: {why}"
     assert "docs/guides/spark-clusters.md" in str(found.hint)
+
+
+DAEMON = """
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times
+org.apache.spark.SparkException:
+Error from python worker:
+  Traceback (most recent call last):
+    File "<frozen runpy>", line 198, in _run_module_as_main
+    File "worker_daemon.py", line 20, in <module>
+      from kafkeep.kafka.admin.admin import Admin
+  ImportError: libz.so.1: cannot open shared object file
+PYTHONPATH was:
+  /opt/spark/python/lib/pyspark.zip
+java.io.EOFException
+"""
+
+
+def test_what_keeps_the_daemon_of_workers_from_starting_is_named() -> None:
+    found = explain_failure(RuntimeError(DAEMON), "start")
+    reason = "ImportError: libz.so.1: cannot open shared object file"
+    assert found.message == f"a task of start failed: {reason}"
 
 
 def test_lost_workers_are_transient() -> None:
