@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.log_writers import writer_of
+from tests.support.log_writers import planned_ranges, writer_of
 
-from kafkeep.archive.commit import Changes, Intent, LogSpan, PlannedRange, TopicInfo
-from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.commit import Changes, Intent, LogSpan, TopicInfo
+from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.log_writer import FEW_OFFSETS, METADATA_MS
 from kafkeep.backup.plan import CyclePlan
@@ -29,14 +29,7 @@ def test_remaining_ranges_go_to_all_slots() -> None:
     options = BackupOptions(topics=("t",))
     log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
     writer = writer_of(log, options, slots=4)
-    left_over = tuple(
-        PlannedRange(
-            partition_id=PartitionId("t", 1, number),
-            topic_id="id",
-            range=OffsetRange(500_000, 600_000),
-        )
-        for number in range(8)
-    )
+    left_over = planned_ranges()
     intent, weights = writer.intend(NOTHING_NEW, left_over)
     bundles = writer.bundles(intent, weights)
     assert [len(bundle.ranges) for bundle in bundles] == [2, 2, 2, 2]
@@ -44,14 +37,7 @@ def test_remaining_ranges_go_to_all_slots() -> None:
 
 def test_each_cycle_asks_how_many_tasks_run_at_once_unless_the_options_say() -> None:
     slots = iter([2, 4])
-    ranges = tuple(
-        PlannedRange(
-            partition_id=PartitionId("t", 1, number),
-            topic_id="id",
-            range=OffsetRange(500_000, 600_000),
-        )
-        for number in range(8)
-    )
+    ranges = planned_ranges()
     written_as = SegmentIntent(segment_bytes=1, keeps_aborted=False).to_json()
     intent = Intent(ranges=ranges, options=written_as, at_ms=0)
     log = CommitLog.open(MemoryStore(), "backup", writer="w", now_ms=lambda: 0)

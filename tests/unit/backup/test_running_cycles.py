@@ -12,10 +12,9 @@ from unittest import mock
 
 import pytest
 from tests.support.fake_kafka import FakeFetchWire, FakeLog
-from tests.support.log_writers import writer_of
+from tests.support.log_writers import planned_ranges, writer_of
 
-from kafkeep.archive.commit import Intent, LogSpan, PlannedRange
-from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.commit import Intent, LogSpan
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.backup import job as job_module
@@ -390,14 +389,7 @@ def test_cycles_overlap_where_they_can_share_an_intent(
 def test_tasks_max_limits_the_tasks_of_all_running_cycles(cluster: Cluster) -> None:
     log = CommitLog.open(cluster.store, "backup", writer="w", now_ms=lambda: 0)
     writer = writer_of(log, BackupOptions(topics=("t",), tasks_max=3), slots=8)
-    ranges = tuple(
-        PlannedRange(
-            partition_id=PartitionId("t", 1, number),
-            topic_id="id",
-            range=OffsetRange(500_000, 600_000),
-        )
-        for number in range(8)
-    )
+    ranges = planned_ranges()
     written_as = SegmentIntent(segment_bytes=1, keeps_aborted=False).to_json()
     intent = Intent(ranges=ranges, options=written_as, at_ms=0)
     assert writer.max_parallel_tasks() == 3
